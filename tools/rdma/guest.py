@@ -24,6 +24,7 @@ from tools.rdma.testbed.fabric import RdmaHost
 
 UD_MESH = "agents by UD"
 LOOP = "loop"
+FLOWS = "audit: flows"
 UPROBES = "uprobes"
 SHIM_AGENTS, SHIM_FAILURE, SHIM_JOBS = "shim: agents", "shim: agents, a failure", "shim: agents, two jobs"
 SHIM_THOUSAND = "shim: a thousand"
@@ -36,6 +37,7 @@ LATER = {
     SHIM_THOUSAND: "shim_thousand",
     COLLECTIVES: "collectives.parts",
     COLLECTIVES_AGENTS: "collectives.agents",
+    FLOWS: "audits.flows",
     UPROBES: "uprobes",
     UD_MESH: "ud_mesh",
     LOOP: "closed_loop",

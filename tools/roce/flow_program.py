@@ -1,7 +1,7 @@
 """What a lab's agents send flows by (`[flows]` of their configuration): the traffic generator, for the flows of one host.
 
 The two ends of a flow are started by two agents that know nothing of each other: all that both must know follows from the
-flow's number.
+flow's number. All hosts of a lab start it at once on the processors of one machine, so it imports little.
 """
 
 import subprocess
@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from cwdp.agent.flows.protocol import ProgramAnswer, ProgramFlow, ProgramOrder, ProgramTold
-from cwdp.agent.inet import mtu_bytes
+from cwdp.agent.walking.mtu import mtu_bytes
+from cwdp.errors import CwdpError
 from cwdp.shared.bus.audits import LATE
 from tools.roce.flows import Endpoint, Flow, largest_mtu
 from tools.roce.process import HostProcess
@@ -124,5 +125,8 @@ def _spawn(_host: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen
 
 
 if __name__ == "__main__":
-    answer = run(msgspec.json.decode(sys.stdin.buffer.read(), type=ProgramOrder))
+    try:
+        answer = run(msgspec.json.decode(sys.stdin.buffer.read(), type=ProgramOrder))
+    except CwdpError as error:
+        sys.exit(" ".join(str(error).split()))
     sys.stdout.buffer.write(msgspec.json.encode(answer))

@@ -14,10 +14,10 @@ MAX_QPN = 2**24 - 2
 DEFAULT_TIMEOUT_NS = 67_108_864
 """4.096 us * 2^14, the local acknowledgement timeout that verbs programs commonly set."""
 
-_HEADER_BYTES = 80  # IPv6, UDP, BTH, RETH, ICRC
 _FIRST_QPN = 2  # 0 and 1 are reserved
 _PSNS = 2**24
 _DSCP_SHIFT = 2
+_HEADER_BYTES = 80  # IPv6, UDP, BTH, RETH, ICRC
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,11 @@ class Flow:
         }
 
 
+def largest_mtu(link_mtu: int) -> int:
+    """The largest path MTU of RoCEv2 on links of an MTU that NICs would choose; both in bytes."""
+    return max(mtu for mtu in MTUS if mtu + _HEADER_BYTES <= link_mtu)
+
+
 def flow_label(qpn: int, remote_qpn: int) -> int:
     """The 20-bit flow label that Linux gives a connection between two queue pairs (`rdma_calc_flow_label`)."""
     product = qpn * remote_qpn
@@ -165,8 +170,3 @@ def drawn_flows(ends: Sequence[tuple[Endpoint, Endpoint]], rng: random.Random, *
 def line(kind: str, settings: Mapping[str, object]) -> str:
     """A line of the plan."""
     return " ".join([kind, *(f"{name}={value}" for name, value in settings.items())]) + "\n"
-
-
-def largest_mtu(link_mtu: int) -> int:
-    """The largest path MTU of RoCEv2 on links of an MTU that NICs would choose; both in bytes."""
-    return max(mtu for mtu in MTUS if mtu + _HEADER_BYTES <= link_mtu)

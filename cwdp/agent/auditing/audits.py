@@ -10,9 +10,11 @@ import msgspec
 
 from cwdp.agent.auditing.reaching import reached
 from cwdp.agent.config import AgentConfig
+from cwdp.agent.flows.perftest import Perftest
 from cwdp.agent.flows.runner import Command, FlowProgram, Flows
 from cwdp.agent.hostbus import HostBus
 from cwdp.agent.links import LinkTable
+from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.agent.walking.walker import Walks
 from cwdp.audit.collecting import Wanted, collect
 from cwdp.shared.audit.facts import HostFacts, Value
@@ -28,11 +30,14 @@ class Audits:
         config: names the NICs, and their roles.
         bus: by which orders come, and facts go.
         links: whose addresses the packets of walks have.
+        steering: chooses the paths of flows.
     """
 
-    def __init__(self, config: AgentConfig, bus: HostBus, links: LinkTable) -> None:
+    def __init__(
+        self, config: AgentConfig, bus: HostBus, links: LinkTable, steering: DesiredSteering
+    ) -> None:
         self._walks = Walks(config.nics, links, config.probe_port)
-        self._flows = Flows(config, bus, links, _flow_program(config))
+        self._flows = Flows(config, bus, links, _flow_program(config, steering), steering=steering)
         self._own: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
         self._wanted = Wanted(host=config.host, roles={**dict.fromkeys(config.nics, "back"), **config.roles})
@@ -99,6 +104,11 @@ def _with(told: HostFacts, facts: Mapping[str, Value], missing: Mapping[str, str
     return msgspec.structs.replace(told, subjects=subjects)
 
 
-def _flow_program(config: AgentConfig) -> FlowProgram | None:
-    program = config.flows.program
-    return Command(program) if isinstance(program, list) else None
+def _flow_program(config: AgentConfig, steering: DesiredSteering) -> FlowProgram | None:
+    match config.flows.program:
+        case "none":
+            return None
+        case "perftest":
+            return Perftest(config.xdp_nics, steering)
+        case command:
+            return Command(command)

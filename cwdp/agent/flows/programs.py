@@ -5,7 +5,8 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 MOST_SAID_BYTES = 1 << 20
 LAST_WORDS_BYTES = 4096
@@ -18,21 +19,18 @@ class ProgramError(Exception):
 
 
 @contextlib.asynccontextmanager
-async def started(
-    argv: Sequence[str], environment: Mapping[str, str] | None = None
-) -> AsyncIterator[Process]:
+async def started(argv: Sequence[str]) -> AsyncIterator[Process]:
     """A program in a process group of its own, which is killed at the end, whoever in it still runs.
 
     Args:
         argv: the program and its arguments.
-        environment: in place of this process's own.
 
     Raises:
         ProgramError: it cannot be started.
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, process_group=0, env=environment
+            *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, process_group=0
         )
     except OSError as error:
         raise ProgramError(f"{argv[0]} cannot be started: {error.strerror}") from error
@@ -59,27 +57,26 @@ async def said_by(argv: Sequence[str], told: bytes, within_s: float) -> bytes:
             async with asyncio.timeout(within_s):
                 await _tell(process, told)
                 await ended(process, hearing)
-            await _end(process)
+            kill(process)
             async with asyncio.timeout(GONE_S):
                 said, last = await hearing, await words
         except TimeoutError:
             raise ProgramError(f"{argv[0]} did not end within {within_s:.1f} s and was killed") from None
         finally:
-            hearing.cancel()
-            words.cancel()
+            await given_up(hearing, words)
     if process.returncode:
         raise ProgramError(f"{argv[0]} failed: {last or f'status {process.returncode}'}")
     return said
 
 
-async def last_words(process: Process) -> str:
-    """The last line that a program writes to its standard error, once that has ended."""
+async def last_words(process: Process, most_lines: int = 1) -> str:
+    """The last lines that a program writes to its standard error, once that has ended."""
     assert process.stderr is not None
     kept = b""
     while piece := await process.stderr.read(_PIECE_BYTES):
         kept = (kept + piece)[-LAST_WORDS_BYTES:]
     lines = kept.decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
+    return "; ".join(line.strip() for line in lines[-most_lines:])
 
 
 async def ended(process: Process, hearing: "asyncio.Task[bytes]") -> None:
@@ -109,10 +106,25 @@ async def _heard(process: Process) -> bytes:
     return said
 
 
-async def _end(process: Process) -> None:
-    """Kill what is left of a process group; one that the kernel does not let go is left behind."""
+async def given_up(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks, and wait until nothing of them goes on."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def kill(process: Process) -> None:
+    """Kill what is left of a process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _end(process: Process) -> None:
+    """Kill what is left of a process group; one that the kernel does not let go, or that has left the group, is left behind."""
+    kill(process)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GONE_S):
+            for said in (process.stdout, process.stderr):
+                while said is not None and await said.read(_PIECE_BYTES):
+                    pass
             await process.wait()

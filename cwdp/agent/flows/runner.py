@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -48,6 +48,16 @@ class FlowProgram(Protocol):
         """
 
 
+class Holds(Protocol):
+    """See `cwdp.agent.steering.steering.DesiredSteering`."""
+
+    def hold(self, ifname: str, peers: Collection[str]) -> None:
+        """Steer no other queue pairs of a NIC to these addresses than now."""
+
+    def release(self, ifname: str) -> None:
+        """Do as is desired again."""
+
+
 class Command:
     """A flow program of the operator's own.
 
@@ -76,17 +86,24 @@ class Flows:
         bus: by which orders come, and reports go.
         links: whose addresses flows have.
         program: makes them; None where there is to be none.
+        steering: leaves them on their paths, which the planner might take them off.
 
     Attributes:
         counters: totals by name (`COUNTERS`).
     """
 
     def __init__(
-        self, config: AgentConfig, bus: HostBus, links: LinkTable, program: FlowProgram | None
+        self,
+        config: AgentConfig,
+        bus: HostBus,
+        links: LinkTable,
+        program: FlowProgram | None,
+        *,
+        steering: Holds,
     ) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._config, self._bus, self._links, self._program = config, bus, links, program
-        self._traffic = Traffic(config)
+        self._traffic, self._steering = Traffic(config), steering
         self._ordered: asyncio.Queue[tuple[FlowOrder, int]] = asyncio.Queue(maxsize=1)
         self._under_way: FlowOrder | None = None
         self._answers: list[tuple[FlowOrder, FlowReport, float]] = []
@@ -199,14 +216,19 @@ class Flows:
     async def _told(self, asked: ProgramOrder) -> list[FlowTold]:
         """What the program says of its flows; of each that was to be sent something."""
         assert self._program is not None
+        peers: dict[str, set[str]] = {}
+        for flow in asked.flows:
+            peers.setdefault(flow.nic, set()).add(flow.peer_addr)
+        for nic, addresses in peers.items():
+            self._steering.hold(nic, addresses)
         try:
             said = {one.id: one for one in await self._program.run(asked)}
         except ProgramError as error:
             return [FlowTold(id=flow.id, trouble=_in_short(str(error))) for flow in asked.flows]
         finally:
-            for nic in {flow.nic for flow in asked.flows}:
-                peers = {read_address(flow.peer_addr) for flow in asked.flows if flow.nic == nic}
-                self._traffic.flows_ended(nic, peers)
+            for nic, addresses in peers.items():
+                self._steering.release(nic)
+                self._traffic.flows_ended(nic, {read_address(address) for address in addresses})
         return [told for flow in asked.flows if (told := _told_of(flow, said))]
 
 

@@ -1,7 +1,8 @@
 """Keeps the steering of this host's NICs as the manager wants it; what was set by hand stays."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from cwdp.agent.steering import tcp
 from cwdp.agent.steering.desired import Reconciler
@@ -22,6 +23,17 @@ CONFIRMED_S = 1.0
 _NS_PER_MS = 1_000_000
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What is steered of a NIC while flows are under way: to their peers nothing that was not before."""
+
+    peers: frozenset[str] = frozenset()
+    steered: frozenset[tuple[str, int]] = frozenset()
+
+    def admits(self, one: SteerQp) -> bool:
+        return one.dst_addr not in self.peers or _name(one) in self.steered
+
+
 class DesiredSteering(Reconciler):
     """The steering that is wanted of each NIC; see `Reconciler`."""
 
@@ -30,6 +42,8 @@ class DesiredSteering(Reconciler):
         self._steer: list[SteerQp] | None = None
         self._roce: RoceSettings | None = None
         self._tcp: list[SteerTcp] = []
+        self._pinned: list[SteerQp] = []
+        self._held: dict[str, _Held] = {}
         self._looked_s = time.monotonic()
         self._others_until_s = 0.0
 
@@ -40,13 +54,40 @@ class DesiredSteering(Reconciler):
         self._steer, self._roce, self._tcp = steer, roce, tcp
         self._look_at(self._ifnames)
 
+    def hold(self, ifname: str, peers: Collection[str]) -> None:
+        """Steer no other queue pairs of a NIC to these addresses than now, whatever is desired, until `release`."""
+        steered = frozenset(_name(one) for one in self._steer or () if one.nic == ifname)
+        self._held[ifname] = _Held(frozenset(peers), steered)
+
+    def release(self, ifname: str) -> None:
+        """Do as is desired again."""
+        self._held.pop(ifname, None)
+        self.loaded(ifname)
+
+    def pin(self, one: SteerQp) -> None:
+        """Steer a queue pair of this host's own so from now on, whatever is desired of it; not before anything is desired."""
+        self._pinned = [*self._pinned, one]
+        self.loaded(one.nic)
+
+    def unpin(self, one: SteerQp) -> None:
+        """Do so no more."""
+        self._pinned = [pinned for pinned in self._pinned if pinned != one]
+        self.loaded(one.nic)
+
     def loaded(self, ifname: str) -> None:
         """The dataplane of a NIC was found or loaded."""
         if self._steer is not None:
             self._look_at({ifname})
 
     def _reconcile(self, ifname: str) -> list[CwdpError]:
-        wanted = [one for one in self._steer or () if one.nic == ifname]
+        pinned = [one for one in self._pinned if one.nic == ifname]
+        own, held = {_name(one) for one in pinned}, self._held.get(ifname, _Held())
+        others = [
+            one
+            for one in self._steer or ()
+            if one.nic == ifname and _name(one) not in own and held.admits(one)
+        ]
+        wanted = [*pinned, *others]
         return apply(ifname, wanted, self._roce, [one for one in self._tcp if one.nic == ifname])
 
     def _unsettled(self) -> set[str]:
@@ -59,6 +100,10 @@ class DesiredSteering(Reconciler):
 
     def _wait_s(self) -> float:
         return CONFIRMED_S if time.monotonic() < self._others_until_s else super()._wait_s()
+
+
+def _name(one: SteerQp) -> tuple[str, int]:
+    return one.dst_addr, one.qpn
 
 
 def apply(

@@ -8,7 +8,7 @@ from manager.audit.service.running import Heard
 from manager.audit.throughput.ways import Ways
 
 LASTS_S = 2.0
-TELLING_S = 6.0
+TELLING_S = 10.0
 """After a round's end hosts have so long to tell."""
 
 NOT_TOLD = "its host has told nothing of the flow"

@@ -22,7 +22,7 @@ ROUNDS = 64
 """An audit has fewer; so many numbers of orders are its own."""
 
 MOST_BEGIN_S = 16.0
-USUAL_TELLING_S = 1.0
+USUAL_TELLING_S = 2.0
 MOST_S = MOST_OF_ALL * (Limits().begin_s + LASTS_S + USUAL_TELLING_S)
 
 STRIKES = 2

@@ -1,6 +1,7 @@
 """What the manager wants of queue pairs, as the agent takes it: what is refused is told once and tried again."""
 
 import asyncio
+from collections.abc import Callable
 from ipaddress import ip_address
 
 import pytest
@@ -106,6 +107,58 @@ def test_each_nic_gets_its_own_steering_once(kernel: _Kernel) -> None:
     assert _run(kernel, 2, [_wish(1), _wish(2, nic="nic1"), _wish(3)]) == []
     assert kernel.calls == [("nic0", [1, 3]), ("nic1", [2])]
     assert kernel.connections == [[], []]
+
+
+def _applied(kernel: _Kernel, *steps: Callable[[DesiredSteering], None]) -> list[list[int]]:
+    """The QPNs that are steered after each of some steps, by a NIC of which 1 and 2 were wanted before."""
+
+    async def follow() -> None:
+        wishes = DesiredSteering(["nic0"], lambda *_: None)
+        wishes.want([_wish(1), _wish(2)], None, [])
+        job = asyncio.create_task(wishes.follow())
+        await until(lambda: len(kernel.calls) == 1)
+        for number, step in enumerate(steps, start=2):
+            step(wishes)
+            await until(lambda: len(kernel.calls) == number)  # noqa: B023 - it is awaited here
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
+
+    asyncio.run(follow())
+    return [qpns for _, qpns in kernel.calls]
+
+
+def test_what_is_pinned_comes_before_what_is_desired(kernel: _Kernel) -> None:
+    pinned = _wish(2, sport=51_000)
+    assert _applied(kernel, lambda wishes: wishes.pin(pinned), lambda wishes: wishes.unpin(pinned)) == [
+        [1, 2],
+        [2, 1],
+        [1, 2],
+    ]
+
+
+def test_nothing_is_pinned_before_anything_is_desired(kernel: _Kernel) -> None:
+    """What an agent before this one has steered stays until then."""
+
+    async def follow() -> None:
+        wishes = DesiredSteering(["nic0"], lambda *_: None)
+        job = asyncio.create_task(wishes.follow())
+        wishes.pin(_wish())
+        await asyncio.sleep(0.05)
+        assert kernel.calls == []
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
+
+    asyncio.run(follow())
+
+
+def test_while_a_nic_is_held_no_other_queue_pairs_to_those_peers_are_steered(kernel: _Kernel) -> None:
+    elsewhere = replace(_wish(4), dst_addr="10.0.0.9")
+
+    def want_more(wishes: DesiredSteering) -> None:
+        wishes.hold("nic0", {"10.0.0.2"})
+        wishes.want([_wish(2), _wish(3), elsewhere], None, [])
+
+    assert _applied(kernel, want_more, lambda wishes: wishes.release("nic0")) == [[1, 2], [2, 4], [2, 3, 4]]
 
 
 def test_what_is_refused_is_told_once_and_tried_again(kernel: _Kernel) -> None:

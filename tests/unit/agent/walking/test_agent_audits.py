@@ -9,6 +9,7 @@ from cwdp.agent.auditing import audits
 from cwdp.agent.auditing.audits import Audits
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.links import LinkTable
+from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.shared.audit.facts import HostFacts, Walk, Walked
 from cwdp.shared.bus.audits import AuditOrder, facts_of
 
@@ -35,7 +36,8 @@ class Setup:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bus = Bus()
         links = LinkTable(lambda _name: None)
-        self.audits = Audits(AgentConfig(nics=["nic0"], host="h1"), self.bus, links)  # type: ignore[arg-type]
+        steering = DesiredSteering([], lambda *_: None)
+        self.audits = Audits(AgentConfig(nics=["nic0"], host="h1"), self.bus, links, steering)  # type: ignore[arg-type]
         self.facts: list[HostFacts | Exception] = []
         self.walk_s = 0.0
         self.cancelled = False

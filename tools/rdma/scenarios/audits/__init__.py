@@ -1,0 +1,1 @@
+"""What an audit has hosts do with real RDMA."""

@@ -1,0 +1,83 @@
+"""Flows of an audit's throughput by perftest: each on the path of a source port, over one spine and then another.
+
+What an agent runs is run for both ends by this process, as emulated Python takes a minute to start.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cwdp.agent.flows.perftest import Limits, Perftest
+from cwdp.agent.flows.protocol import ProgramFlow, ProgramOrder, ProgramTold
+from cwdp.agent.steering.steering import DesiredSteering
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.steering import Steering
+from tools.rdma.scenarios.scenario import Bench, recorded
+from tools.rdma.testbed.fabric import RdmaHost
+from tools.rdma.testbed.verbs_agents import ports_by_spine
+
+LASTS_S, BEGIN_S = 24.0, 10.0
+LIMITS = Limits(margin_s=8, pinned_s=7.0, connect_s=60.0, late_s=60.0)
+"""The machine is emulated, and slow."""
+
+MOST_SPINES = 2
+NS_PER_S = 1_000_000_000
+_GONE_S = 10.0
+
+
+def run(_hosts: Sequence[RdmaHost], bench: Bench) -> dict[str, Any]:
+    """A flow over each of two spines; what was told, sent by which spine, and left steered."""
+    ways = list(ports_by_spine(bench.counters, bench.source, bench.target, "l2").items())[:MOST_SPINES]
+    return {"rounds": [_round(bench, number, *way) for number, way in enumerate(ways, start=1)]}
+
+
+def _round(bench: Bench, number: int, spine: str, sport: int) -> dict[str, Any]:
+    ends = ((bench.source, bench.target, True), (bench.target, bench.source, False))
+    flows = [(host, _flow(host, peer, number, sport=sport, sends=sends)) for host, peer, sends in ends]
+    with recorded(bench) as record:
+        before = bench.counters.sent_to("l2")
+        told = asyncio.run(_both(flows))
+        after = bench.counters.sent_to("l2")
+        record.update({"spine": spine, "sport": sport})
+        record["told"] = [msgspec.to_builtins(one) for one in told]
+        record["packets_by_spine"] = {name: after[name] - before[name] for name in after}
+        with Maps(tree.here(bench.source.ifname)) as maps:
+            record["left_steered"] = len(Steering(maps).all())
+    return record
+
+
+async def _both(flows: Sequence[tuple[RdmaHost, ProgramFlow]]) -> list[ProgramTold]:
+    return await asyncio.gather(*(_made(host, flow) for host, flow in flows))
+
+
+async def _made(host: RdmaHost, flow: ProgramFlow) -> ProgramTold:
+    """An end of a flow, as an agent makes it."""
+    steering = DesiredSteering([host.ifname], lambda *why: print(*why, flush=True))
+    steering.want([], None, [])
+    following = asyncio.create_task(steering.follow())
+    order = ProgramOrder(
+        begin_s=BEGIN_S,
+        begin_at_ns=time.monotonic_ns() + round(BEGIN_S * NS_PER_S),
+        lasts_s=LASTS_S,
+        cap_bps=0,
+        flows=[flow],
+    )
+    [told] = await Perftest([host.ifname], steering, LIMITS).run(order)
+    await asyncio.sleep(_GONE_S)
+    following.cancel()
+    return told
+
+
+def _flow(host: RdmaHost, peer: RdmaHost, number: int, *, sport: int, sends: bool) -> ProgramFlow:
+    return ProgramFlow(
+        id=number,
+        nic=host.ifname,
+        local_addr=str(host.ipv4),
+        peer_addr=str(peer.ipv4),
+        sends=sends,
+        sport=sport,
+    )
