@@ -99,9 +99,9 @@ class FlowTold(Struct, frozen=True, kw_only=True):
     """What a sender has seen of a flow: of what it carried, or why it did not run.
 
     Attributes:
-        carried_bytes: payload that has arrived.
+        carried_bytes: payload that has arrived; 0 also of a path that carries nothing.
         took_s: in that time.
-        trouble: "" where it ran.
+        trouble: why it could not be sent or received, whatever its path; "" where it ran.
     """
 
     id: int

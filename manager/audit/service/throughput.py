@@ -26,26 +26,27 @@ USUAL_TELLING_S = 2.0
 MOST_S = MOST_OF_ALL * (Limits().begin_s + LASTS_S + USUAL_TELLING_S)
 
 STRIKES = 2
-"""A NIC none of whose flows ran in so many rounds takes no part any more."""
+"""A NIC that could not send, or receive, in so many rounds takes no part any more."""
 
 KIND = "audit-flows"
 
 
 @dataclass
 class _Nics:
-    """Who could not send or receive."""
+    """Who could not send, or receive, in so many rounds one after the other, and why."""
 
-    ran: set[str] = field(default_factory=set)
-    failed: Counter[str] = field(default_factory=Counter)
-    why: dict[str, str] = field(default_factory=dict)
+    failed: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict)
 
-    def refused(self) -> dict[str, str]:
-        """Why NICs take no part."""
-        return {
-            nic: self.why[nic]
-            for nic, times in self.failed.items()
-            if times >= STRIKES and nic not in self.ran
-        }
+    def ran(self, nic: str, *, sends: bool) -> None:
+        """A flow of it was measured."""
+        self.failed[nic, sends] = 0
+
+    def did_not(self, nic: str, why: str, *, sends: bool) -> None:
+        """One could not be."""
+        self.failed[nic, sends] += 1
+        if self.failed[nic, sends] >= STRIKES:
+            self.refused[nic] = why
 
 
 class Throughput:
@@ -76,7 +77,6 @@ class Throughput:
         self._rounds = self.course.rounds()
         self._round: FlowRound | None = None
         self._nics = _Nics()
-        self._dead: dict[int, str] = {}
 
     @property
     def left_s(self) -> float:
@@ -121,18 +121,16 @@ class Throughput:
         bps = done.bps()
         if done.was_late:
             self._limits = replace(self._limits, begin_s=min(2 * self._limits.begin_s, MOST_BEGIN_S))
-        self._nics.ran.update(nic for row in bps for nic in self._ways.ends(row))
+        for src, dst in map(self._ways.ends, bps):
+            self._nics.ran(src, sends=True)
+            self._nics.ran(dst, sends=False)
         for row, (nic, why) in done.troubles().items():
-            self._nics.failed[nic] += 1
-            self._nics.why[nic] = why
-            self._dead[row] = why
-        for nic in self._nics.refused():
+            self._nics.did_not(nic, why, sends=nic == self._ways.ends(row)[0])
+        for nic in self._nics.refused:
             self.course.bar(nic)
         return bps
 
     def judged(self) -> tuple[Audit, Carried]:
         """What it came to, once it is over."""
-        refused = self._nics.refused()
-        dead = {row: why for row, why in self._dead.items() if not refused.keys() & set(self._ways.ends(row))}
-        results, passed = judged(self.course, refused, dead, self._limits.cap_bps)
+        results, passed = judged(self.course, self._nics.refused, self._limits.cap_bps)
         return Audit(results=results, hosts={}, passed=passed, not_applicable={}), carried(self.course)

@@ -25,15 +25,12 @@ MOST_PATHS = 20
 _WHY = "every flow that is hashed to it is so slow, and a collective waits for the slowest"
 
 
-def judged(
-    course: Course, refused: Mapping[str, str], dead: Mapping[int, str], cap_bps: int
-) -> tuple[list[Result], dict[str, int]]:
+def judged(course: Course, refused: Mapping[str, str], cap_bps: int) -> tuple[list[Result], dict[str, int]]:
     """Results, and how many links pass.
 
     Args:
         course: its rounds are over.
         refused: why NICs did not take part, by NIC.
-        dead: why flows between other NICs did not run, by path.
         cap_bps: that no flow was to exceed; 0 for no cap.
     """
     found = course.evidence()
@@ -43,7 +40,6 @@ def judged(
     )
     results = [told.link(one) for one in slow]
     results += told.paths(alone)
-    results += [told.dead(row, why) for row, why in sorted(dead.items())[:MOST_PATHS]]
     results += _too_slow_for_nics(course, cap_bps)
     results += [_refused(nic, why) for nic, why in sorted(refused.items())]
     results += _not_filled(course, found)
@@ -112,13 +108,6 @@ class _Told:
             over = f", over {between}" if between else ""
             return self._slow(host_of(src), names[0].partition("/")[2] + over, found)
         return self._slow(FABRIC, between, f"{found}: {', '.join(names[:3])}")
-
-    def dead(self, row: int, why: str) -> Result:
-        """A path over which a flow did not run."""
-        src, _ = self._ways.ends(row)
-        over = _between(self._ways, row)
-        name = _path_name(self._ways, row).partition("/")[2]
-        return self._slow(host_of(src), f"{name}, over {over}" if over else name, f"carries nothing: {why}")
 
     def _percent(self, flows: Sequence[int]) -> str:
         return f"{100 * float(np.median(self._found.shares[list(flows)])):.0f} %"
