@@ -1,12 +1,13 @@
-"""Facts of this host, read by processes of their own when the manager asks for them, and walks that it orders."""
+"""Facts of this host, read by processes of their own when the manager asks for them, and walks and asks that it orders."""
 
 import asyncio
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from cwdp.agent.auditing.asking import Asking, AskingNic
 from cwdp.agent.auditing.reaching import reached
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.hostbus import HostBus
@@ -26,14 +27,18 @@ class Audits:
         config: names the NICs, and their roles.
         bus: by which orders come, and facts go.
         links: whose addresses the packets of walks have.
+        nics: that can ask.
 
     Attributes:
-        counters: totals by name: `COUNTERS`, and those of `Walks`.
+        counters: totals by name: `COUNTERS`, and those of `Walks` and `Asking`.
     """
 
-    def __init__(self, config: AgentConfig, bus: HostBus, links: LinkTable) -> None:
+    def __init__(
+        self, config: AgentConfig, bus: HostBus, links: LinkTable, nics: Sequence[AskingNic] = ()
+    ) -> None:
         self._walks = Walks(config.nics, links, config.probe_port)
         self.counters = self._walks.counters
+        self._asking = Asking(nics, self.counters)
         self.counters.update(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
         self._wanted = Wanted(host=config.host, roles={**dict.fromkeys(config.nics, "back"), **config.roles})
@@ -63,7 +68,7 @@ class Audits:
             self._number = 0  # who asks again has not heard
 
     async def _reports(self, order: AuditOrder) -> list[AuditReport]:
-        """Facts, walks and what else is reached at the same time: each has its own bound.
+        """Facts, walks, who is reached and what else, at the same time: each has its own bound.
 
         Raises:
             OSError: no process can be started.
@@ -72,11 +77,14 @@ class Audits:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(collect(self._wanted))
             walking = group.create_task(self._walks.make(order.walks))
+            asking = group.create_task(self._asking.make(order.ask)) if order.ask else None
             reaching = group.create_task(reached(self._bus.ping)) if order.reach else None
         facts = reading.result()
         if reaching is not None:
             facts = _with(facts, *reaching.result())
-        return audit_reports(order.number, msgspec.structs.replace(facts, walks=walking.result()))
+        asked = None if asking is None else asking.result()
+        facts = msgspec.structs.replace(facts, walks=walking.result(), asked=asked)
+        return audit_reports(order.number, facts)
 
 
 def _with(told: HostFacts, facts: Mapping[str, Value], missing: Mapping[str, str]) -> HostFacts:
