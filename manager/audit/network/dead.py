@@ -1,6 +1,6 @@
 """Paths of the mesh of which nothing comes back, and the links that all of them cross, and none that answers. Pure."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -11,7 +11,7 @@ from manager.audit.network.pairs import REACHABLE
 from manager.audit.network.standing import Known
 from manager.audit.results import FABRIC, Result
 from manager.fabric.routes import DirectedLink, is_nic
-from manager.faults.finding import cable
+from manager.faults.finding import Finding, cable
 
 LEAST_SENT = 5
 """Probes of a path, before nothing of it is taken for no path."""
@@ -20,6 +20,7 @@ LEAST_PATHS = 2
 """That are dead, before it is a link's."""
 
 MOST_NAMED = 3
+LOSING = ("dead", "silent", "lossy", "flapping")
 
 _WHY = "queue pairs that are hashed to such a path die"
 _MEND = "cwdp link shows what is silent; cwdp path the switches of a port"
@@ -30,7 +31,7 @@ class Dead(Struct, frozen=True):
 
     Attributes:
         results: links first, then paths by the NIC that they start at.
-        nodes: at the ends of such links.
+        nodes: switches at the ends of such links, and NICs at the end of their own; the same of links that are found to lose.
         between: the leaves, in order of name, that paths over such links lead between.
         alive: how many paths answer.
     """
@@ -53,11 +54,11 @@ def dead_paths(known: Known, named: Collection[str] = (), silent: Collection[tup
     is_dead = told & (known.lost >= known.sent)
     alive = told & ~is_dead
     left = is_dead & ~np.array([src in named or dst in named for src, dst, _ in known.paths], bool)
-    results, nodes, between = list[Result](), set[str](), set[tuple[str, str]]()
+    results, nodes, between = list[Result](), _lossy(known.findings), set[tuple[str, str]]()
     for links, rows in _links(known, left, alive):
         left[rows] = False
         results.append(_link(links, len(rows)))
-        nodes.update(*links)
+        nodes.update(*map(_ends, links))
         between |= {_leaves(known, row) for row in rows.tolist()}
     by_nic: dict[str, list[tuple[str, int]]] = {}
     for row in np.flatnonzero(left).tolist():
@@ -66,6 +67,22 @@ def dead_paths(known: Known, named: Collection[str] = (), silent: Collection[tup
             by_nic.setdefault(src, []).append((dst, sport))
     results += [_nic(src, lost) for src, lost in sorted(by_nic.items())]
     return Dead(results, nodes, between, int(np.count_nonzero(alive)))
+
+
+def _lossy(findings: Iterable[Finding]) -> set[str]:
+    links = [
+        link
+        for one in findings
+        if one.kind in LOSING
+        for subject in (one.subject, *one.also)
+        for link in subject.links
+    ]
+    return {node for link in links for node in _ends(link)}
+
+
+def _ends(link: DirectedLink) -> set[str]:
+    """Where those are that suffer if a link is bad: behind the switches at its ends, or the NIC alone whose link it is."""
+    return {node for node in link if is_nic(node)} or set(link)
 
 
 def _leaves(known: Known, row: int) -> tuple[str, str]:

@@ -43,11 +43,11 @@ class Ends(NamedTuple):
 
 
 class Explained(Protocol):
-    """Where a dead link is named; see `manager.audit.network.dead.Dead`."""
+    """Where a link is named that is dead or loses; see `manager.audit.network.dead.Dead`."""
 
     @property
     def nodes(self) -> Collection[str]:
-        """At its ends."""
+        """Those behind which, or NICs of which, packets are lost."""
 
     @property
     def between(self) -> Collection[tuple[str, str]]:
@@ -208,7 +208,7 @@ def judged(plan: Plan, found: Reached, explained: Explained, untold: int = 0) ->
     Args:
         plan: who was to ask whom.
         found: what came of it.
-        explained: where a dead link is named already: single ports that are silent there are no findings of their own.
+        explained: where a link is named that is dead or loses: single ports that are silent there are no findings of their own.
         untold: hosts that have told their facts, and not whom they reach.
     """
     left = _unexplained(plan, found.pairs, explained)
@@ -217,14 +217,15 @@ def judged(plan: Plan, found: Reached, explained: Explained, untold: int = 0) ->
 
 
 def _unexplained(plan: Plan, pairs: Sequence[Pair], explained: Explained) -> list[Pair]:
-    """Those that no dead link accounts for, which takes some ports of pairs; all of them of some pairs by chance."""
+    """Those that no link accounts for that is dead or loses: such take some ports of pairs, and by chance all of a few."""
     at = [sorted(plan.leaf.get(end, "") for end in pair.ends) for pair in pairs]
+    nodes = frozenset(explained.nodes)
     partial = {tuple(leaves) for pair, leaves in zip(pairs, at, strict=True) if not pair.whole}
     return [
         pair
         for pair, (a, b) in zip(pairs, at, strict=True)
         if (pair.whole and plan.ways > 1 and (a, b) not in partial)
-        or not (a in explained.nodes or b in explained.nodes or (a, b) in explained.between)
+        or not (nodes.intersection((a, b, *pair.ends)) or (a, b) in explained.between)
     ]
 
 

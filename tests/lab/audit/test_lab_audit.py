@@ -99,7 +99,7 @@ def test_a_network_that_is_well_passes(audited: tuple[Lab, Audited]) -> None:
     assert passed["path-mtu"] >= BETWEEN + NICS
     assert passed["dscp-kept"] >= BETWEEN + NICS
     assert passed["ecn-kept"] >= BETWEEN + NICS
-    assert passed["reachable"] > 0
+    assert passed["reachable"] == NICS * (NICS - HOSTS) + NICS * (HOSTS - 1)
     assert (passed["probed"], passed["wiring"]) == (NICS, NICS)
 
 
@@ -136,6 +136,20 @@ def test_a_link_that_drops_is_named(audited: tuple[Lab, Audited]) -> None:
         faults.heal(lab.name, "l1-s2")
     assert {(check, host) for check, host, _ in wrong} == {("faults", "fabric")}
     assert {subject for _, _, subject in wrong} <= {"l1 - s2", "s2 - l1", "l1 > s2", "s2 > l1"}
+
+
+def test_a_link_that_swallows_all_is_named_once(audited: tuple[Lab, Audited]) -> None:
+    """By the paths over it; the ports of all pairs that it swallows are not told besides."""
+    lab, told = audited
+    faults.drop(lab.name, "l1-s2", 1.0)
+    try:
+        wait_for(lambda: "l1" in told.cwdp("link").stdout and "dead" in told.cwdp("link").stdout, 20.0)
+        audit, wrong = told.network()
+    finally:
+        faults.heal(lab.name, "l1-s2")
+    unreached = {(host, subject) for check, host, subject in wrong if check == "reachable"}
+    assert unreached == {("fabric", "l1 - s2")}
+    assert audit["passed"]["reachable"] < NICS * (NICS - 1)
 
 
 def test_a_nic_at_another_leaf_is_named() -> None:

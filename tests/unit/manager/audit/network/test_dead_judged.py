@@ -1,6 +1,7 @@
 """Paths of the mesh of which nothing comes back: by the link that they share, or the NIC that they start at."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from manager.audit.network.pairs import REACHABLE
 from manager.audit.network.standing import Known
 from manager.audit.results import FABRIC
 from manager.fabric.routes import DirectedLink
+from manager.faults.finding import Finding, Kind, cable
 from tests.unit.manager.audit.network.meshed import mesh
 
 
@@ -67,8 +69,9 @@ def test_links_that_the_same_paths_cross_are_named_together() -> None:
 
 def test_the_link_of_a_nic_is_the_nics() -> None:
     known = _lose(mesh(), lambda src, dst, _: "h3/eth1" in (src, dst))
-    [result] = dead_paths(known).results
-    assert (result.host, result.subject) == ("h3", "eth1")
+    dead = dead_paths(known)
+    [result] = dead.results
+    assert (result.host, result.subject, dead.nodes) == ("h3", "eth1", {"h3/eth1"})
     assert dead_paths(known, {"h3/eth1"}).results == []
 
 
@@ -93,3 +96,15 @@ def test_paths_of_few_probes_are_not_judged() -> None:
     dead = dead_paths(known)
     assert (dead.results, dead.alive) == ([], 0)
     assert dead_paths(Known()).results == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_told"), [("lossy", True), ("silent", True), ("slow", False), ("clock", False)]
+)
+def test_links_that_are_found_to_lose_account_for_single_ports_too(kind: Kind, is_told: bool) -> None:
+    finding = Finding(
+        number=1, kind=kind, subject=cable(DirectedLink("l1", "s1")), confidence=1.0, evidence=[], start_s=0.0,
+        also=(cable(DirectedLink("h5/eth1", "l3")),),
+    )  # fmt: skip
+    dead = dead_paths(replace(mesh(), findings=[finding]))
+    assert (dead.results, dead.nodes) == ([], {"l1", "s1", "h5/eth1"} if is_told else set())
