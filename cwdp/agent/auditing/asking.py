@@ -61,6 +61,7 @@ class Limits:
         step_s: time between two such; another NIC may be next.
         again: ports that are tried again in each further round: with more silent than that nobody needs each by itself.
         wait_s: for what is told of requests; replies are waited for 0.3 s, and looked for four times a second.
+        apart_s: between what is known of all requests of a round, and the next round.
         all_s: for all; what is not asked then is told as not settled.
     """
 
@@ -68,6 +69,7 @@ class Limits:
     step_s: float = 0.02
     again: int = 4_000
     wait_s: float = 1.0
+    apart_s: float = 0.3
     all_s: float = 25.0
 
 
@@ -96,6 +98,8 @@ class Asking:
             chosen = asks.due(self._limits.again if number else len(asks.tries), rng)
             if not len(chosen) or time.monotonic() >= ends_s:
                 break
+            if number:
+                await asyncio.sleep(self._limits.apart_s)
             await self._round(asks, chosen, rng, ends_s)
         self._counters["asks_answered"] += int(np.count_nonzero(asks.answered))
         return asks.told(rng)

@@ -14,7 +14,7 @@ from cwdp.agent.probing.prober import Told
 from cwdp.shared.audit.asks import MOST_PROBES, MOST_SHOWN, MOST_SILENT, Ask, Asked
 
 Answers = Callable[[str, int], bool]
-FAST = Limits(step_s=0.0, wait_s=0.02)
+FAST = Limits(step_s=0.0, wait_s=0.02, apart_s=0.0)
 
 
 class FakeNic:
