@@ -3,18 +3,21 @@
 import logging
 import socket
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.config import AgentConfig, CongestionConfig
 from cwdp.agent.goback.process import GoBackOrder
+from cwdp.agent.inet import family_of
 from cwdp.agent.links import LinkTable
 from cwdp.agent.liveness.failover import PathEvents
 from cwdp.agent.liveness.pulses import PulseOrder
 from cwdp.agent.liveness.watchedpaths import WayKey
 from cwdp.agent.probing import prober
-from cwdp.agent.probing.prober import Prober, ProbeResults
+from cwdp.agent.probing.packets import Path, requests
+from cwdp.agent.probing.prober import Prober, ProbeResults, Told
 from cwdp.agent.probing.schedule import Schedule, make_schedule
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.agent.queuepairs import QueuePairs
@@ -67,7 +70,7 @@ class HostNic:
         self._borrowing: Borrowing | None = None
         self._speed = LinkSpeed(lambda: wire_bps(ifname))
         self._awaited = self._lacks_metadata = False
-        self._loads = 0
+        self._loads = self._key_id = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
 
     def ensure(self, keys: KeyFile) -> Loaded | None:
@@ -135,7 +138,7 @@ class HostNic:
 
     def probe(self, edges: list[ProbeEdge], key_id: int) -> None:
         """Send these edges' probes from now on."""
-        self.edges = edges
+        self.edges, self._key_id = edges, key_id
         self._stop_probing()
         if self.maps is None:
             return
@@ -158,6 +161,25 @@ class HostNic:
         """Send the probes that are due."""
         if self._prober:
             self._prober.send(now_ns, carrier=self._links.carrier(self.ifname))
+
+    def ask(self, asked: Sequence[tuple[str, int]], now_ns: int, tell: Told) -> bool:
+        """Send a request to each of some addresses over a port; False where the NIC cannot send them now.
+
+        Args:
+            asked: destination addresses of one family, that the NIC has one of, and source ports, which replies have too;
+                at most MAX_BATCH.
+            now_ns: the monotonic clock.
+            tell: called by a later `drain`, or never where what is probed changes before.
+        """
+        source = self.address(family_of(asked[0][0]))
+        if self._prober is None or source is None or not self._links.carrier(self.ifname):
+            return False
+        paths = [Path(0, source, address, sport, sport) for address, sport in asked]
+        try:
+            return self._prober.ask(requests(paths, self._key_id, self._settings.probe_port), now_ns, tell)
+        except OSError:
+            self.counters["probe_socket_failed"] += 1
+            return False
 
     def share_unused(self, now_ns: int) -> bool:
         """Let slices borrow what others leave unused; False where the kernel does that, or there are none."""
@@ -190,8 +212,8 @@ class HostNic:
         return Nic(
             ifname=self.ifname,
             mac=link.mac if link else "",
-            ipv4=self._address(socket.AF_INET),
-            ipv6=self._address(socket.AF_INET6),
+            ipv4=self.address(socket.AF_INET),
+            ipv6=self.address(socket.AF_INET6),
             carrier=link.carrier if link else False,
             speed_bps=self._speed.bps(carrier=link is not None and link.carrier),
             mode=MODES[self._loaded.mode] if self._loaded else "absent",
@@ -224,8 +246,8 @@ class HostNic:
             load=self._loads,
             key_id=key_id,
             port=self._settings.probe_port,
-            ipv4=self._address(socket.AF_INET),
-            ipv6=self._address(socket.AF_INET6),
+            ipv4=self.address(socket.AF_INET),
+            ipv6=self.address(socket.AF_INET6),
         )
 
     def go_back_order(self) -> GoBackOrder | None:
@@ -235,11 +257,12 @@ class HostNic:
         return GoBackOrder(
             ifname=self.ifname,
             load=self._loads,
-            ipv4=self._address(socket.AF_INET),
-            ipv6=self._address(socket.AF_INET6),
+            ipv4=self.address(socket.AF_INET),
+            ipv6=self.address(socket.AF_INET6),
         )
 
-    def _address(self, family: socket.AddressFamily) -> str | None:
+    def address(self, family: socket.AddressFamily) -> str | None:
+        """The NIC's own; None where it has none of the family."""
         link = self._links.get(self.ifname)
         return link.address(family) if link else None
 

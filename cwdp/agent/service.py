@@ -138,7 +138,7 @@ class Agent:
         host, ifnames = config.host, config.nics
         self._tracing = Tracing(host, ifnames, self._links, settings.probe_port, self._clock.now_ns)
         self._echo_tests = EchoTests(host, ifnames, lambda report: self._bus.say("bounced", report))
-        self._audits = Audits(config, self._bus, self._links, self._steering)
+        self._audits = Audits(config, self._bus, self._links, self._steering, self._xdp)
         self._fence, self._bounds = Fence(on_leader=self._tell_steering), Bounds(self._event)
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf

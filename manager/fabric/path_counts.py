@@ -172,6 +172,11 @@ class PathCounts:
         of_peers = self.counted.of_peers[peer, :PEER_SWITCHES].tolist() if peer >= 0 else [0, 0, 0, 0]
         return Known(*self.counted.of_pairs[number].tolist(), *of_peers)
 
+    @property
+    def most_paths(self) -> int:
+        """The most different paths that are known between two leaves; 0 where none is."""
+        return int(self.counted.of_peers[:, PEER_PATHS].max(initial=0))
+
     def lacks(self, pair: Pair, enough: int | None = None) -> bool:
         """Whether a pair has too few paths: fewer links than all others between its leaves, or some may be unknown.
 

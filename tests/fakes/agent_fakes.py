@@ -114,7 +114,7 @@ class FakeDataplane:
 
 
 class _FakeSender:
-    cookie = 1
+    cookie = raw = 1
 
     def __init__(self, dataplane: FakeDataplane, templates: NDArray[np.void]) -> None:
         self._dataplane = dataplane
@@ -132,7 +132,9 @@ def make_prober(
 ) -> Prober:
     """A prober on a fake dataplane."""
 
-    def sender(_ifname: str, _family: int, templates: NDArray[np.void]) -> _FakeSender:
+    def sender(
+        _ifname: str, _family: int, templates: NDArray[np.void], _opened: int | None = None
+    ) -> _FakeSender:
         return _FakeSender(dataplane, templates)
 
     monkeypatch.setattr(prober, "BatchSender", sender)

@@ -1,13 +1,14 @@
-"""Facts of this host, read by processes of their own when the manager asks for them, and walks and flows that it orders."""
+"""Facts of this host, read by processes of their own when the manager asks for them, and walks, asks and flows that it orders."""
 
 import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from cwdp.agent.auditing.asking import Asking, AskingNic
 from cwdp.agent.auditing.reaching import reached
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.flows.perftest import Perftest
@@ -31,14 +32,21 @@ class Audits:
         bus: by which orders come, and facts go.
         links: whose addresses the packets of walks have.
         steering: chooses the paths of flows.
+        nics: that can ask.
     """
 
     def __init__(
-        self, config: AgentConfig, bus: HostBus, links: LinkTable, steering: DesiredSteering
+        self,
+        config: AgentConfig,
+        bus: HostBus,
+        links: LinkTable,
+        steering: DesiredSteering,
+        nics: Sequence[AskingNic] = (),
     ) -> None:
         self._walks = Walks(config.nics, links, config.probe_port)
         self._flows = Flows(config, bus, links, _flow_program(config, steering), steering=steering)
         self._own: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._asking = Asking(nics, self._own)
         self._bus = bus
         self._wanted = Wanted(host=config.host, roles={**dict.fromkeys(config.nics, "back"), **config.roles})
         self._ordered: asyncio.Queue[AuditOrder] = asyncio.Queue(maxsize=1)
@@ -77,7 +85,7 @@ class Audits:
             self._number = 0  # who asks again has not heard
 
     async def _reports(self, order: AuditOrder) -> list[AuditReport]:
-        """Facts, walks and what else is reached at the same time: each has its own bound.
+        """Facts, walks, who is reached and what else, at the same time: each has its own bound.
 
         Raises:
             OSError: no process can be started.
@@ -86,11 +94,14 @@ class Audits:
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(collect(self._wanted))
             walking = group.create_task(self._walks.make(order.walks))
+            asking = group.create_task(self._asking.make(order.ask)) if order.ask else None
             reaching = group.create_task(reached(self._bus.ping)) if order.reach else None
         facts = reading.result()
         if reaching is not None:
             facts = _with(facts, *reaching.result())
-        return audit_reports(order.number, msgspec.structs.replace(facts, walks=walking.result()))
+        asked = None if asking is None else asking.result()
+        facts = msgspec.structs.replace(facts, walks=walking.result(), asked=asked)
+        return audit_reports(order.number, facts)
 
 
 def _with(told: HostFacts, facts: Mapping[str, Value], missing: Mapping[str, str]) -> HostFacts:

@@ -50,26 +50,30 @@ class BatchSender:
     The kernel routes the packets and resolves their next hop. The dataplane signs those with the mark if it knows
     the socket.
 
+    Args:
+        ifname: the interface.
+        family: of the templates.
+        templates: rows of `packets.requests`.
+        opened: another one's socket to use, which stays that one's: of two for the same, one only would be signed for.
+
     Attributes:
+        raw: the socket.
         cookie: the kernel's number of the socket, never used again.
 
     Raises:
         OSError: the socket cannot be made or bound.
     """
 
-    def __init__(self, ifname: str, family: socket.AddressFamily, templates: NDArray[np.void]) -> None:
-        self._socket = socket.socket(family, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.IPPROTO_RAW)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, ifname.encode() + b"\0")
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-            self._socket.setblocking(False)
-            if family == socket.AF_INET6:
-                self._socket.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
-        except OSError:
-            self._socket.close()
-            raise
-        self.cookie = cookie_of(self._socket)
+    def __init__(
+        self,
+        ifname: str,
+        family: socket.AddressFamily,
+        templates: NDArray[np.void],
+        opened: socket.socket | None = None,
+    ) -> None:
+        self._is_ours = opened is None
+        self.raw = _open(ifname, family) if opened is None else opened
+        self.cookie = cookie_of(self.raw)
         self.templates = templates
         self._names = _addresses(family, templates["ip"]["destination"])
         self._iov = np.zeros(len(templates), dtype=IOVEC)
@@ -95,12 +99,29 @@ class BatchSender:
         return self._send(chosen.ctypes.data, len(chosen))
 
     def _send(self, at: int, count: int) -> tuple[int, int]:
-        sent: int = _libc.sendmmsg(self._socket.fileno(), c_void_p(at), c_uint(count), 0)
+        sent: int = _libc.sendmmsg(self.raw.fileno(), c_void_p(at), c_uint(count), 0)
         return (sent, 0) if sent >= 0 else (0, ctypes.get_errno())
 
     def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
+        """Close the socket, if it is this one's."""
+        if self._is_ours:
+            self.raw.close()
+
+
+def _open(ifname: str, family: socket.AddressFamily) -> socket.socket:
+    """A raw socket whose packets are whole, and have the mark."""
+    opened = socket.socket(family, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.IPPROTO_RAW)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, ifname.encode() + b"\0")
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        opened.setblocking(False)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
+    except OSError:
+        opened.close()
+        raise
+    return opened
 
 
 def _addresses(family: socket.AddressFamily, destinations: NDArray[np.bytes_]) -> NDArray[np.void]:

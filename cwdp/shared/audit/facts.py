@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from cwdp.shared.audit.asks import Asked
+
 FACTS_VERSION = 1
 SubjectKind = Literal["host", "nic", "rdma", "gpu"]
 Role = Literal["back", "front", ""]
@@ -86,6 +88,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
         troubles: what could not be read at all, an area and why, such as {"pci": "timed out after 10 s"}.
             Facts of that area are in no subject's `missing`.
         walks: what came of those that were asked for.
+        asked: who answered, where that was asked for.
     """
 
     host: str
@@ -94,3 +97,4 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     subjects: list[Subject]
     troubles: dict[str, str] = {}
     walks: list[Walked] = []
+    asked: Asked | None = None

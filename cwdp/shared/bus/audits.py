@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from cwdp.shared.audit.asks import Ask
 from cwdp.shared.audit.facts import HostFacts, Walk
 from cwdp.shared.bus.messages import FromAgent
 
@@ -30,6 +31,7 @@ class AuditOrder(Struct, frozen=True, kw_only=True):
         number: of the audit; an order that is repeated has the same.
         within_s: the host begins at a moment of its own in that time, so that not all speak at once.
         walks: to make, besides reading facts.
+        ask: whom to probe, over which NICs and how many ports.
         reach: also find out what answers besides the fabric: the facts of the area `reach`.
     """
 
@@ -37,6 +39,7 @@ class AuditOrder(Struct, frozen=True, kw_only=True):
     number: Number
     within_s: Annotated[float, Meta(ge=0, le=60)] = 0.0
     walks: Annotated[list[Walk], Meta(max_length=MOST_WALKS)] = []
+    ask: Ask | None = None
     reach: bool = False
 
 

@@ -1,4 +1,4 @@
-"""What the mesh knows of the fabric while it is audited: faults, wiring, paths that lead nowhere, NICs that are not probed. Pure."""
+"""What the mesh knows of the fabric while it is audited: faults, wiring, delays, NICs that are not probed. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,7 @@ from manager.fabric.routes import Routes
 from manager.fabric.wiring import Miswired
 from manager.faults.finding import Finding, cable
 
-FAULTS, WIRING, REACHABLE, PROBED, DELAYS = "faults", "wiring", "reachable", "probed", "delay-alike"
-LEAST_SENT = 5
-"""Probes of a path, before nothing of it is taken for no path."""
-
+FAULTS, WIRING, PROBED, DELAYS = "faults", "wiring", "probed", "delay-alike"
 SHARE = 0.9
 """Of the paths over a link that are slow: so many, and it is the link."""
 
@@ -59,17 +56,15 @@ class Known:
 def judged(known: Known) -> tuple[list[Result], dict[str, int]]:
     """Results, and how many links, NICs or paths pass each check."""
     results = [*_faults(known.findings), *_wiring(known.miswired), *_probed(known.nics)]
-    dead, alive = _reachable(known)
     slow, alike = _delays(known)
     links = len(known.routes.links)
     passed = {
         FAULTS: max(links - sum(len(each.subject.links) for each in known.findings), 0),
         WIRING: len(known.nics) - len(known.miswired),
         PROBED: sum(reason == "ok" for reason in known.nics.values()),
-        REACHABLE: alive,
         DELAYS: alike,
     }
-    return [*results, *dead, *slow], passed
+    return [*results, *slow], passed
 
 
 def _faults(findings: Iterable[Finding]) -> Iterable[Result]:
@@ -121,33 +116,6 @@ def _probed(nics: Mapping[str, str]) -> Iterable[Result]:
                 why="a NIC that is not probed is not in the mesh: nobody knows its paths",
                 mend="cwdp doctor on its host says what is missing",
             )
-
-
-def _reachable(known: Known) -> tuple[list[Result], int]:
-    """Paths of which nothing comes back, by the NIC that they start at."""
-    told = known.sent >= LEAST_SENT
-    is_dead = told & (known.lost >= known.sent)
-    by_nic: dict[str, list[tuple[str, int]]] = {}
-    for row in np.flatnonzero(is_dead).tolist():
-        src, dst, sport = known.paths[row]
-        by_nic.setdefault(src, []).append((dst, sport))
-    return [_dead(src, lost) for src, lost in sorted(by_nic.items())], int(np.count_nonzero(told & ~is_dead))
-
-
-def _dead(src: str, lost: Sequence[tuple[str, int]]) -> Result:
-    shown = ", ".join(f"{dst} by port {sport}" for dst, sport in lost[:3])
-    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
-    return Result(
-        check=REACHABLE,
-        host=host_of(src),
-        subject=src.partition("/")[2],
-        verdict="fail",
-        severity="fail",
-        found=f"{len(lost)} paths bring nothing back: to {shown}{more}",
-        expected="each path answers",
-        why="queue pairs that are hashed to such a path die",
-        mend="cwdp link shows what is silent; cwdp path the switches of a port",
-    )
 
 
 def _delays(known: Known) -> tuple[list[Result], int]:

@@ -7,15 +7,19 @@ from functools import partial
 
 import numpy as np
 
+from cwdp.shared.audit.asks import Ask, Asked
 from cwdp.shared.audit.facts import HostFacts, Walk
 from cwdp.shared.bus.messages import host_of, nic_id
-from manager.audit.network import planning, standing, walked
+from manager.audit.network import asks, pairs, planning, standing, walked
+from manager.audit.network.dead import dead_paths
+from manager.audit.network.pairs import REACHABLE
 from manager.audit.network.standing import Known
 from manager.audit.results import Audit, Result
 from manager.audit.throughput.ways import Ways, ways
 from manager.fabric.routes import PathName, Routes
 from manager.fabric.wiring import address_of_each
 from manager.paths.owd import OwdStore
+from manager.probing.schedule import Family, Member
 from manager.state import FleetState
 
 NOTHING = Audit(results=[], hosts={}, passed={}, not_applicable={})
@@ -26,11 +30,30 @@ class Network:
 
     Args:
         state: all that the manager knows.
+        family: which addresses are probed.
     """
 
-    def __init__(self, state: FleetState) -> None:
-        self._state = state
-        self._routes = Routes()
+    def __init__(self, state: FleetState, family: Family) -> None:
+        self._state, self._family = state, family
+        self._routes, self._asks = Routes(), asks.Plan()
+
+    def plan_asks(self, hosts: Collection[str], seed: int) -> Callable[[], Mapping[str, Ask]]:
+        """Take down who is probed; what it returns says, in any thread, whom hosts are to ask so that all pairs of NICs are met."""
+        state = self._state
+        return partial(
+            self._plan_asks,
+            state.probeable(time.monotonic()),
+            frozenset(hosts),
+            state.discovery.path_counts.most_paths,
+            seed,
+        )
+
+    def _plan_asks(
+        self, members: Sequence[Member], hosts: Collection[str], ways: int, seed: int
+    ) -> Mapping[str, Ask]:
+        leaf = {**self._routes.last_switch, **self._routes.first_switch}
+        self._asks = asks.plan(members, hosts, family=self._family, ways=ways, leaf=leaf, seed=seed)
+        return self._asks.orders
 
     def plan(self, facts: Sequence[HostFacts], seed: int) -> dict[str, list[Walk]]:
         """The walks that hosts are to make, by what they tell of their NICs' MTU."""
@@ -68,25 +91,44 @@ class Network:
             },
             routes=self._routes,
         )
-        return partial(_judged, known, state.owd, dict(state.members.nics_by_address), facts)
-
-
-def _judged(known: Known, owd: OwdStore, nics: Mapping[str, str], facts: Sequence[HostFacts]) -> Audit:
-    """Of the mesh and the walks."""
-    paths, routes = owd.snapshot(time.monotonic()), known.routes
-    results, passed = standing.judged(
-        replace(
-            known,
-            paths=[(src, dst, sport) for src, dst, sport, _ in paths.keys],
-            sent=paths.sent,
-            lost=paths.lost,
-            rtt_ns=paths.delays["rtt_min_ns"],
-            crossed=_crossed(paths.keys, routes, address_of_each(nics)),
+        return partial(
+            _judged, known, state.owd, dict(state.members.nics_by_address), facts=facts, plan=self._asks
         )
+
+
+def _judged(
+    known: Known,
+    owd: OwdStore,
+    nics: Mapping[str, str],
+    *,
+    facts: Sequence[HostFacts],
+    plan: asks.Plan,
+) -> Audit:
+    """Of the mesh, the walks and the asks."""
+    paths, routes = owd.snapshot(time.monotonic()), known.routes
+    known = replace(
+        known,
+        paths=[(src, dst, sport) for src, dst, sport, _ in paths.keys],
+        sent=paths.sent,
+        lost=paths.lost,
+        rtt_ns=paths.delays["rtt_min_ns"],
+        crossed=_crossed(paths.keys, routes, address_of_each(nics)),
     )
+    results, passed = standing.judged(known)
+    of_asks, passed[REACHABLE] = _reachable(known, plan, {each.host: each.asked for each in facts})
+    results += of_asks
     of_walks, crossed = walked.judged(((each.host, one) for each in facts for one in each.walks), routes)
     of_walks += walked.untold(crossed, of_walks, routes.links)
     return Audit(results=[*results, *of_walks], hosts={}, passed={**passed, **crossed}, not_applicable={})
+
+
+def _reachable(known: Known, plan: asks.Plan, told: Mapping[str, Asked | None]) -> tuple[list[Result], int]:
+    """By asks, and by the mesh; how many pairs answer, or paths of the mesh where no host has asked."""
+    found = pairs.reached(plan, told)
+    dead = dead_paths(known, found.named, {pair.ends for pair in found.pairs})
+    untold = sum(host in plan.orders and asked is None for host, asked in told.items())
+    results, answer = pairs.judged(plan, found, dead, untold)
+    return [*results, *dead.results], answer if found.told else dead.alive
 
 
 def _crossed(

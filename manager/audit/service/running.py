@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from cwdp.shared.audit.asks import Ask
 from cwdp.shared.audit.facts import HostFacts, Walk
 from cwdp.shared.bus.audits import AuditOrder, AuditReport, facts_of
 
@@ -19,7 +20,7 @@ READING_S = 25.0
 """An agent reads for 20 s at most."""
 
 WALKING_S = 25.0
-"""And walks for as long."""
+"""And walks, and asks, for as long."""
 
 AGAIN_S = 5.0
 """An order is repeated to who has told nothing: it may have been lost."""
@@ -33,6 +34,7 @@ class Running:
         hosts: who is asked.
         began_s: the manager's monotonic clock.
         walks: those that each host is to make, besides finding out what it reaches; None where they are to read facts only.
+        asks: whom each host is to ask.
 
     Attributes:
         facts: of the hosts that have told all.
@@ -44,7 +46,10 @@ class Running:
         hosts: Iterable[str],
         began_s: float,
         walks: Mapping[str, list[Walk]] | None = None,
+        *,
+        asks: Mapping[str, Ask] | None = None,
     ) -> None:
+        self._asks = asks or {}
         self.number, self.hosts, self.began_s, self._walks = number, frozenset(hosts), began_s, walks
         self.within_s = min(len(self.hosts) / HOSTS_A_SECOND, LONGEST_SPREAD_S)
         self.facts: dict[str, HostFacts] = {}
@@ -87,6 +92,7 @@ class Running:
                 number=self.number,
                 within_s=self.within_s,
                 walks=(self._walks or {}).get(host, []),
+                ask=self._asks.get(host),
                 reach=self._walks is not None,
             )
             for host in self.waits_for()

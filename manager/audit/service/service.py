@@ -96,7 +96,7 @@ class Audits:
     """
 
     def __init__(self, bus: Bus, state: FleetState, config: ManagerConfig) -> None:
-        self._bus, self._state, self._network = bus, state, Network(state)
+        self._bus, self._state, self._network = bus, state, Network(state, config.probes.family)
         self.files, self._checks_folder = Files(Path(config.state_dir) / "audits"), Path(config.checks)
         self.counters: Counter[str] = Counter(dict.fromkeys(HEARD, 0))
         self.latest: Finished | None = None
@@ -186,7 +186,9 @@ class Audits:
         if audit.needs_walks:
             audit.stage = "walks"
             walks = await asyncio.to_thread(self._network.plan, list(audit.facts.values()), audit.number)
-            audit.running = Running(_order(audit.number, "walks"), audit.facts, time.monotonic(), walks)
+            asks = await asyncio.to_thread(self._network.plan_asks(audit.facts.keys(), audit.number))
+            number = _order(audit.number, "walks")
+            audit.running = Running(number, audit.facts, time.monotonic(), walks, asks=asks)
         elif audit.needs_flows:
             audit.stage = "flows"
             audit.throughput = await self._throughput(audit)

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ from conftest import lab_name
 
 from cwdp.cli import main
 from manager.config import ProbeSettings
+from manager.probing.probe_graph import GraphNic, build
 from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.lab.fleet.processes import Fleet
+from tools.lab.network import fabric
 from tools.waiting import wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
@@ -62,12 +66,12 @@ class Audited:
         return len(known["links"]) == LEAVES * SPINES + NICS and known["nic_count"] == NICS
 
 
-def _running(suffix: str, **spec: Any) -> Iterator[tuple[Lab, Audited]]:
+def _running(suffix: str, probes: ProbeSettings = PROBES, **spec: Any) -> Iterator[tuple[Lab, Audited]]:
     name = lab_name(suffix)
     lifecycle.up(LabSpec(name=name, leaves=LEAVES, spines=SPINES, hosts_per_leaf=HOSTS, **spec))
     try:
         lab = Lab.open(name)
-        with Fleet(lab, probes=PROBES) as fleet:
+        with Fleet(lab, probes=probes) as fleet:
             audited = Audited(lab, fleet)
             wait_for(audited.knows_fabric, 60.0)
             yield lab, audited
@@ -95,7 +99,7 @@ def test_a_network_that_is_well_passes(audited: tuple[Lab, Audited]) -> None:
     assert passed["path-mtu"] >= BETWEEN + NICS
     assert passed["dscp-kept"] >= BETWEEN + NICS
     assert passed["ecn-kept"] >= BETWEEN + NICS
-    assert passed["reachable"] > 0
+    assert passed["reachable"] == NICS * (NICS - HOSTS) + NICS * (HOSTS - 1)
     assert (passed["probed"], passed["wiring"]) == (NICS, NICS)
 
 
@@ -134,8 +138,62 @@ def test_a_link_that_drops_is_named(audited: tuple[Lab, Audited]) -> None:
     assert {subject for _, _, subject in wrong} <= {"l1 - s2", "s2 - l1", "l1 > s2", "s2 > l1"}
 
 
+def test_a_link_that_swallows_all_is_named_once(audited: tuple[Lab, Audited]) -> None:
+    """By the paths over it; the ports of all pairs that it swallows are not told besides."""
+    lab, told = audited
+    faults.drop(lab.name, "l1-s2", 1.0)
+    try:
+        wait_for(lambda: "l1" in told.cwdp("link").stdout and "dead" in told.cwdp("link").stdout, 20.0)
+        audit, wrong = told.network()
+    finally:
+        faults.heal(lab.name, "l1-s2")
+    unreached = {(host, subject) for check, host, subject in wrong if check == "reachable"}
+    assert unreached == {("fabric", "l1 - s2")}
+    assert audit["passed"]["reachable"] < NICS * (NICS - 1)
+
+
 def test_a_nic_at_another_leaf_is_named() -> None:
     for _, told in _running("miswired", seed=7, miswired=MISWIRED):
         _, wrong = told.network()
         assert ("wiring", MISWIRED, "nic0") in wrong
         assert {host for check, host, _ in wrong if check == "wiring"} == {MISWIRED}
+
+
+@contextmanager
+def _apart(lab: Lab, one: str, other: str) -> Iterator[None]:
+    """The leaf of a host drops what that sends to another one."""
+    [source], [destination] = (lab.topology.nics[host] for host in (one, other))
+    rule = {
+        "src": str(source.ipv4),
+        "dst": str(destination.ipv4),
+        "action": "FR_ACT_BLACKHOLE",
+        "priority": 10,
+    }
+    with fabric.open_nodes(lab.topology, [source.leaf]) as nodes:
+        nodes[source.leaf].ip.rule("add", **rule)
+        try:
+            yield
+        finally:
+            nodes[source.leaf].ip.rule("del", **rule)
+
+
+def test_a_pair_that_is_not_probed_and_has_no_path_is_named() -> None:
+    """Each NIC probes two others; the audit asks all."""
+    for lab, told in _running("pairs", ProbeSettings(pairs_per_s=200.0, paths=8, degree=2), seed=5):
+        hosts = [f"h{number}" for number in range(1, NICS + 1)]
+        nics = [GraphNic(name=f"{host}/nic0", host=host, families=3) for host in hosts]
+        probed = {tuple(pair) for pair in build(nics, degree=2, seed=1).tolist()}
+        one, other = next(
+            (hosts[a], hosts[b])
+            for a, b in combinations(range(NICS), 2)
+            if (a, b) not in probed and a // HOSTS != b // HOSTS
+        )
+        audit, wrong = told.network()
+        assert wrong == set()
+        assert audit["passed"]["reachable"] == NICS * (NICS - 1)
+        with _apart(lab, one, other):
+            audit, wrong = told.network()
+        assert wrong == {("reachable", one, f"nic0 > {other}/nic0")}
+        [row] = [row for row in audit["results"] if row["check"] == "reachable"]
+        assert row["found"].startswith("no path answers, ")
+        assert audit["passed"]["reachable"] == NICS * (NICS - 1) - 2

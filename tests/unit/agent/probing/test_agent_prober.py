@@ -7,7 +7,9 @@ import pytest
 from agent_fakes import MS, FakeDataplane, edges, make_prober, schedule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from cwdp.agent.probing.packets import Path, requests
 from cwdp.agent.probing.prober import REPLY_TIMEOUT_NS, Prober, ProbeResults
 from cwdp.agent.probing.sender import MAX_BATCH
 from cwdp.dataplane import abi
@@ -225,3 +227,48 @@ def test_every_pair_that_was_due_is_accounted_for(
     accounted = count["pairs_sent"] + count["pairs_held_back"] + count["pairs_skipped"]
     assert accounted == pytest.approx(due, abs=1)
     assert 2 * count["pairs_sent"] == len(dataplane.sent) == count["probes_answered"] + count["probes_lost"]
+
+
+def _requests(count: int) -> NDArray[np.void]:
+    return requests([Path(0, "10.0.0.1", "10.0.9.9", 50_000 + i, 50_000 + i) for i in range(count)], 1, 4791)
+
+
+@pytest.mark.parametrize("peers", [0, 2])
+def test_requests_beside_the_schedule_are_told_and_counted_nowhere(
+    monkeypatch: pytest.MonkeyPatch, peers: int
+) -> None:
+    """Whether there are others of their family or none; an odd number of them moves no pair."""
+    dataplane = FakeDataplane(answers=lambda seq: seq != 1041, unstamped={1042})
+    prober = make_prober(monkeypatch, dataplane, schedule(edges(peers, 4, 1000.0) if peers else []))
+    now_ns = _drive(prober, 2)
+    first = prober.seq
+    dataplane.answers, dataplane.unstamped = (lambda seq: seq != first + 1), {first + 2}
+    told: list[tuple[list[bool], list[bool]]] = []
+    for _ in range(2):
+        assert prober.ask(_requests(5), now_ns, lambda *of: told.append((of[0].tolist(), of[1].tolist())))
+    prober.send(now_ns, carrier=True)
+    drained = prober.drain(now_ns + REPLY_TIMEOUT_NS)
+    assert told == [
+        ([True, True, False, True, True], [True, False, False, True, True]),
+        ([True] * 5, [True] * 5),
+    ]
+    if peers:
+        assert drained is not None
+        assert (len(drained.path), drained.answered.all()) == (80, True)
+        assert np.bincount(drained.path[::2]).tolist() == [5] * 8
+    else:
+        assert drained is None
+    assert prober.counters["probes_answered"] == (80 if peers else 0)
+    assert prober.counters["probes_lost"] == prober.counters["probes_unsent"] == 0
+
+
+def test_requests_beside_the_schedule_wait_for_room_and_are_not_told_when_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prober = make_prober(monkeypatch, FakeDataplane(), schedule([]))
+    told: list[object] = []
+    times = abi.SLOTS // MAX_BATCH
+    for place in range(times + 1):
+        assert prober.ask(_requests(MAX_BATCH), START_NS, lambda *of: told.append(of)) == (place < times)
+    prober.close()
+    assert (told, prober.counters["probes_abandoned"]) == ([], 0)

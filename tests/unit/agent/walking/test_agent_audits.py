@@ -1,15 +1,20 @@
 """What an agent tells of an audit: facts and walks together, or nothing."""
 
 import asyncio
+import socket
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cwdp.agent.auditing import audits
 from cwdp.agent.auditing.audits import Audits
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.links import LinkTable
+from cwdp.agent.probing.prober import Told
 from cwdp.agent.steering.steering import DesiredSteering
+from cwdp.shared.audit.asks import Ask, Asked, AskedNic
 from cwdp.shared.audit.facts import HostFacts, Walk, Walked
 from cwdp.shared.bus.audits import AuditOrder, facts_of
 
@@ -32,12 +37,26 @@ class Bus:
         self.said.append(message)
 
 
+class Nic:
+    """Is answered always."""
+
+    ifname = "nic0"
+
+    def address(self, family: socket.AddressFamily) -> str | None:
+        return "10.0.0.1" if family == socket.AF_INET else None
+
+    def ask(self, asked: Sequence[tuple[str, int]], _now_ns: int, tell: Told) -> bool:
+        tell(np.ones(len(asked), bool), np.ones(len(asked), bool))
+        return True
+
+
 class Setup:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bus = Bus()
         links = LinkTable(lambda _name: None)
+        config = AgentConfig(nics=["nic0"], host="h1")
         steering = DesiredSteering([], lambda *_: None)
-        self.audits = Audits(AgentConfig(nics=["nic0"], host="h1"), self.bus, links, steering)  # type: ignore[arg-type]
+        self.audits = Audits(config, self.bus, links, steering, [Nic()])  # type: ignore[arg-type]
         self.facts: list[HostFacts | Exception] = []
         self.walk_s = 0.0
         self.cancelled = False
@@ -85,6 +104,15 @@ def test_walks_are_told_with_the_facts(setup: Setup) -> None:
     assert told.walks == [Walked(walk=WALK, trouble="none of it")]
     assert told.subjects == FACTS.subjects
     assert setup.audits.counters["audits_told"] == 1
+
+
+def test_whom_nics_reach_is_told_with_the_facts(setup: Setup) -> None:
+    ask = Ask(nics=["nic0"], ipv4=bytes([10, 0, 0, 2, 10, 0, 0, 3]), ports=5)
+    setup.audit(AuditOrder(host="h1", number=7, ask=ask))
+    [report] = setup.bus.said
+    told = facts_of([report.facts])
+    assert told.asked == Asked(nics=[AskedNic(nic="nic0", asked=10, answered=10)])
+    assert setup.audits.counters["asks_sent"] == setup.audits.counters["asks_answered"] == 10
 
 
 def test_an_order_without_walks(setup: Setup) -> None:
