@@ -1,7 +1,7 @@
 """What a lab's agents send flows by (`[flows]` of their configuration): the traffic generator, for the flows of one host.
 
 The two ends of a flow are started by two agents that know nothing of each other: all that both must know follows from the
-flow's number. All hosts of a lab start it at once on the processors of one machine, so it imports little.
+numbers of flow and round. All hosts of a lab start it at once on the processors of one machine, so it imports little.
 """
 
 import subprocess
@@ -38,35 +38,38 @@ LINGER_S = 0.5
 """Who receives stays so long for what is on its way."""
 
 READY_S, RESULT_S = 10.0, 5.0
-_PSNS, _SPREAD = 1 << 24, 2_654_435_761
+_PSNS, _PAIRS, _SPREAD = 1 << 24, 1 << 21, 2_654_435_761
 _NS_PER_S = 1_000_000_000
 
 
-def generator_flow(flow: ProgramFlow, cap_bps: int, mtu: int) -> Flow:
-    """A flow as the generator has it: the same at both ends, but for the path MTU and the cap, which the sender alone needs.
+def generator_flow(flow: ProgramFlow, order: ProgramOrder, mtu: int) -> Flow:
+    """A flow as the generator has it: the same at both ends, but for the path MTU, which the sender alone needs.
+
+    Its queue pairs have other numbers in each round, so that nothing that is known of those of before is taken for theirs.
 
     Args:
         flow: as one end has it.
-        cap_bps: of it; 0 for none.
+        order: whose it is.
         mtu: payload of a full packet in bytes.
     """
     local, peer = Endpoint("here", ip_address(flow.local_addr)), Endpoint("there", ip_address(flow.peer_addr))
     source, target = (local, peer) if flow.sends else (peer, local)
-    drawn = flow.id * _SPREAD
+    drawn = order.number * _SPREAD + flow.id
+    first_qpn = FIRST_QPN + 2 * (drawn % _PAIRS)
     return Flow(
         id=flow.id,
         source=source,
         target=target,
-        qpn=FIRST_QPN + 2 * flow.id,
-        remote_qpn=FIRST_QPN + 2 * flow.id + 1,
+        qpn=first_qpn,
+        remote_qpn=first_qpn + 1,
         sport=flow.sport,
-        ack_sport=ACK_SPORTS[(drawn >> 16) % len(ACK_SPORTS)],
-        first_psn=drawn % _PSNS,
+        ack_sport=ACK_SPORTS[drawn * _SPREAD % len(ACK_SPORTS)],
+        first_psn=drawn * _SPREAD % _PSNS,
         mtu=mtu,
         window=WINDOW,
         retries=RETRIES,
         message_bytes=MESSAGE_BYTES,
-        rate_bps=cap_bps or None,
+        rate_bps=order.cap_bps or None,
     )
 
 
@@ -113,7 +116,7 @@ def _lines(order: ProgramOrder) -> list[str]:
         mtus = {flow.nic: largest_mtu(int(mtu_bytes(of, flow.nic))) for flow in order.flows}
     lines = []
     for flow in order.flows:
-        made = generator_flow(flow, order.cap_bps, mtus[flow.nic])
+        made = generator_flow(flow, order, mtus[flow.nic])
         lines.append(made.send_line() if flow.sends else made.receive_line())
     return lines
 

@@ -22,6 +22,7 @@ class ProgramOrder(Struct, frozen=True, kw_only=True):
     """What is to be sent and received.
 
     Attributes:
+        number: of the round, the same at both ends.
         begin_s: sending begins so long after the program was started; who receives must be ready by then.
         begin_at_ns: the same moment on CLOCK_MONOTONIC.
         lasts_s: for so long is sent.
@@ -29,6 +30,7 @@ class ProgramOrder(Struct, frozen=True, kw_only=True):
         flows: each once.
     """
 
+    number: int
     begin_s: float
     begin_at_ns: int
     lasts_s: float

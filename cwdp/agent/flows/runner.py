@@ -149,6 +149,7 @@ class Flows:
         if flows:
             begin_at_ns = came_ns + round(order.begin_s * NS_PER_S)
             asked = ProgramOrder(
+                number=order.number,
                 begin_s=max(0.0, (begin_at_ns - time.monotonic_ns()) / NS_PER_S),
                 begin_at_ns=begin_at_ns,
                 lasts_s=order.lasts_s,

@@ -35,8 +35,8 @@ STALL_EVERY_S, STALL_S = (20.0, 40.0), 0.5
 """Of agents in a lab with rough clocks."""
 
 LAST_LINES = 6
-FLOW_PROGRAM = [sys.executable, "-P", "-m", "tools.roce.flow_program"]
-"""What agents send an audit's flows by."""
+FLOW_PROGRAM = ["chrt", "--rr", "1", sys.executable, "-P", "-m", "tools.roce.flow_program"]
+"""What agents send an audit's flows by: with real-time priority, as the generator has it, so that it is ready in time."""
 
 FLEET = "fleet"
 """The part of the lab that its processes are."""

@@ -80,6 +80,7 @@ class Setup:
         self._program.write_text(f'#!/bin/sh\necho "$@" >> {self._called}\n{script}\n')
         self._program.chmod(0o755)
         order = ProgramOrder(
+            number=1,
             begin_s=0.0,
             begin_at_ns=time.monotonic_ns(),
             lasts_s=lasts_s,

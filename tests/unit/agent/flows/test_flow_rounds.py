@@ -139,7 +139,7 @@ def test_the_program_is_given_what_was_ordered() -> None:
         order(flow(), flow(2, sends=False, sport=50_001), begin_s=2.0, lasts_s=3.0, cap_bps=9)
     )
     [asked] = program.orders
-    assert (asked.lasts_s, asked.cap_bps) == (3.0, 9)
+    assert (asked.number, asked.lasts_s, asked.cap_bps) == (7, 3.0, 9)
     assert 1.5 < asked.begin_s <= 2.0
     assert 0 <= asked.begin_at_ns - began_ns - 2_000_000_000 < 500_000_000
     assert [msgspec.structs.asdict(one) for one in asked.flows] == [

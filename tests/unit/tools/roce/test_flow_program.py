@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cwdp.agent.flows.protocol import ProgramFlow, ProgramTold
+from cwdp.agent.flows.protocol import ProgramFlow, ProgramOrder, ProgramTold
 from cwdp.shared.bus.audits import Flow
 from tools.roce.flow_program import WINDOW, generator_flow, told
 from tools.roce.flows import MAX_QPN
@@ -24,9 +24,15 @@ def end(*, sends: bool, number: int = 7, sport: int = 50_123) -> ProgramFlow:
     return ProgramFlow(id=number, nic="nic0", sends=sends, sport=sport, **ENDS[sends])
 
 
+def order(number: int = 1, cap_bps: int = 0) -> ProgramOrder:
+    return ProgramOrder(number=number, begin_s=0.0, begin_at_ns=0, lasts_s=1.0, cap_bps=cap_bps, flows=[])
+
+
 @pytest.mark.parametrize("number", [1, 7, LARGEST])
-def test_both_ends_make_the_same_flow(number: int) -> None:
-    made = [generator_flow(end(sends=sends, number=number), 5_000, 4_096) for sends in (True, False)]
+@pytest.mark.parametrize("of_round", [1, 2**53])
+def test_both_ends_make_the_same_flow(number: int, of_round: int) -> None:
+    asked = order(of_round, cap_bps=5_000)
+    made = [generator_flow(end(sends=sends, number=number), asked, 4_096) for sends in (True, False)]
     assert made[0] == made[1].__class__(
         **{**vars(made[1]), "source": made[0].source, "target": made[0].target}
     )
@@ -40,11 +46,16 @@ def test_both_ends_make_the_same_flow(number: int) -> None:
 
 
 def test_flows_have_queue_pairs_of_their_own() -> None:
-    flows = [generator_flow(end(sends=True, number=number), 0, 4_096) for number in range(1, 65)]
+    flows = [generator_flow(end(sends=True, number=number), order(), 4_096) for number in range(1, 65)]
     numbers = [number for flow in flows for number in (flow.qpn, flow.remote_qpn)]
     assert len(set(numbers)) == len(numbers)
     assert len({flow.ack_sport for flow in flows}) > 60
     assert all(flow.rate_bps is None for flow in flows)
+
+
+def test_the_next_round_has_other_queue_pairs() -> None:
+    rounds = [generator_flow(end(sends=True), order(number), 4_096) for number in range(1, 201)]
+    assert len({flow.qpn for flow in rounds}) == len(rounds)
 
 
 def test_numbers_are_those_of_orders() -> None:

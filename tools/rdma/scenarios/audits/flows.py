@@ -60,6 +60,7 @@ async def _made(host: RdmaHost, flow: ProgramFlow) -> ProgramTold:
     steering.want([], None, [])
     following = asyncio.create_task(steering.follow())
     order = ProgramOrder(
+        number=flow.id,
         begin_s=BEGIN_S,
         begin_at_ns=time.monotonic_ns() + round(BEGIN_S * NS_PER_S),
         lasts_s=LASTS_S,
