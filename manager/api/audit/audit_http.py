@@ -64,6 +64,7 @@ class AuditHttp:
 
     async def _begin(self, request: web.Request) -> web.Response:
         wanted = _wanted(await request.read())
+        await self._audits.shared.known()
         progress = self._audits.begin(wanted.level, wanted.hosts, request[CALLER].name)
         return web.json_response(audit_views.progress(progress))
 
