@@ -114,13 +114,19 @@ class Shared:
             try:
                 await work(client)
             except Conflict:
-                self._sealed = None
+                self._begin_anew()
                 return "another manager has written there"
             except (BusError, ManagerError) as error:
                 return error.message
             except JETSTREAM_ERRORS as error:
+                self._begin_anew()
                 return str(error) or type(error).__name__
         return ""
+
+    def _begin_anew(self) -> None:
+        """Find out what is there before anything else is written: all of it may have been lost."""
+        self._sealed = None
+        self._store.close()
 
     async def _look(self, client: Client) -> None:
         if self._epoch() is None:
@@ -133,7 +139,8 @@ class Shared:
             await self._take_in(client)
         if self._epoch() is not None:
             for number in lacking(await asyncio.to_thread(self._files.numbers), self._index):
-                await self._put(client, number)
+                if self._digests.get(number) not in self._refused:
+                    await self._put(client, number)
 
     async def _require_sealed(self, client: Client) -> None:
         """Know what is there, and see to it that nothing of an earlier leader comes there any more."""
@@ -225,7 +232,7 @@ class Shared:
         await self._require_sealed(client)
         packed, ended_s = await asyncio.to_thread(self._read, number)
         digest = self._digests[number] = await asyncio.to_thread(lambda: packed.digest)
-        if digest in self._refused or any(each.digest == digest for each in self._index.audits):
+        if any(each.digest == digest for each in self._index.audits):
             return
         if number <= self.last_number:
             raise ManagerError(f"the bus has another audit {self.last_number}")

@@ -100,11 +100,11 @@ class Store:
 
     async def make(self, client: Client) -> None:
         """Have a place for them, if there is none."""
-        try:
-            await self._bucket.open(client)
-        except BaseException:
-            self._bucket.close()
-            raise
+        await self._bucket.open(client)
+
+    def close(self) -> None:
+        """Make the place anew, if need be: it may have been taken away."""
+        self._bucket.close()
 
     async def index(self, client: Client, *, latest: bool = False) -> tuple[int, Index]:
         """Which there are, and the revision of that; 0 for nothing.
