@@ -27,7 +27,7 @@ from manager.audit.service.kept import Files, Finished
 from manager.audit.service.network import NOTHING, Network, joined
 from manager.audit.service.running import HEARD, READING_S, WALKING_S, Running
 from manager.audit.sharing.shared import Shared
-from manager.audit.summary import in_words
+from manager.audit.summary import gravest_in_words, in_words
 from manager.audit.today import today
 from manager.config import ManagerConfig
 from manager.planner.events import FLEET
@@ -208,22 +208,29 @@ class Audits:
             audit=joined(of_facts, network),
             network=network,
         )
-        what = f"audit {audit.number} of {len(audit.hosts)} hosts ({audit.level}) by {audit.by}"
-        what = f"{what}: {in_words(self.latest.audit)}"
-        try:
-            await asyncio.to_thread(self.files.keep, self.latest, facts)
-        except OSError as error:
-            what = f"{what}; it cannot be kept: {error.strerror}"
-        else:
-            trouble = await self.shared.put(audit.number)
-            what += f"; the bus does not have it: {trouble}" if trouble else ""
+        trouble = await self._keep(self.latest, facts)
         self._under_way = None
-        self._state.note(FLEET, "audit_over", what)
+        self._state.note(FLEET, "audit_over", _in_short(self.latest, trouble))
+
+    async def _keep(self, finished: Finished, facts: Sequence[HostFacts]) -> str:
+        """Keep one that is over; what is wrong with that, "" for nothing."""
+        try:
+            await asyncio.to_thread(self.files.keep, finished, facts)
+        except OSError as error:
+            return f"it cannot be kept: {error.strerror}"
+        trouble = await self.shared.put(finished.number)
+        return trouble and f"the bus does not have it: {trouble}"
 
 
 def _order(number: int, stage: Literal["facts", "walks"]) -> int:
     """The number of an audit's orders: hosts are asked twice where they walk."""
     return 2 * number + (stage == "walks")
+
+
+def _in_short(finished: Finished, trouble: str) -> str:
+    """What an audit came to, for an event, which is cut where it is long: the findings come last."""
+    what = f"audit {finished.number} ({finished.level}) by {finished.by}: {in_words(finished.audit)}"
+    return "; ".join(filter(None, (what, trouble, gravest_in_words(finished.audit))))
 
 
 def _progress(audit: _UnderWay) -> Progress:
