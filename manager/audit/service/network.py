@@ -11,6 +11,7 @@ from cwdp.shared.audit.facts import HostFacts, Walk
 from cwdp.shared.bus.messages import nic_id
 from manager.audit.network import planning, standing, walked
 from manager.audit.network.standing import Known
+from manager.audit.network.wired import wired
 from manager.audit.results import Audit, Result
 from manager.fabric.routes import PathName, Routes
 from manager.fabric.wiring import address_of_each
@@ -42,6 +43,16 @@ class Network:
             if planning.SMALL_BYTES < mtu <= 65535
         }
         return planning.plan(self._routes, mtu_bytes, seed)
+
+    def wire(self, facts: Sequence[HostFacts]) -> Callable[[], list[HostFacts]]:
+        """Take down where NICs are now; what it returns adds that to facts, in any thread."""
+        discovery = self._state.discovery
+        nics = {
+            nic_id(name, nic.ifname)
+            for name, host in self._state.members.hosts.items()
+            for nic in host.hello.nics
+        }
+        return partial(wired, facts, discovery.model(), discovery.miswired(), nics)
 
     def look(self, facts: Sequence[HostFacts], hosts: Collection[str]) -> Callable[[], Audit]:
         """Take down what is known of the network now; what it returns judges that, and the walks, in any thread."""

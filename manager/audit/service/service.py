@@ -194,6 +194,8 @@ class Audits:
     async def _finish(self, audit: _UnderWay) -> None:
         facts = list(audit.facts.values())
         silent = sorted(audit.hosts - audit.facts.keys())
+        if audit.level == "network":
+            facts = await asyncio.to_thread(self._network.wire(facts))
         of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=today(), silent=silent))
         network = NOTHING
         if audit.level == "network":

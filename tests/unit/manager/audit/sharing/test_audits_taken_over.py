@@ -47,6 +47,9 @@ async def test_audits_outlive_a_leader(tmp_path: Path) -> None:
                 nic.facts["pcie_width"] = 8
                 assert (await ask(first.socket, "run")).exit_code == 1
                 before = await _all(first, bad)
+                said = [event.detail for event in one.state.events if event.kind == "audit_over"]
+                assert ["the bus does not have it" in each for each in said] == [False, False]
+                assert (said[1].startswith("audit 2 (facts) by "), f" on {bad}" in said[1]) == (True, True)
             async with running(second) as other:
                 await until(lambda: other.state.leads and len(other.state.members.up()) == HOSTS)
                 await other.audits.shared.known()
