@@ -60,6 +60,7 @@ class Shared:
         self._sealed: tuple[Client, int] | None = None
         self._digests: dict[int, str] = {}
         self._refused: set[str] = set()
+        self._given_up: set[str] = set()
         self._busy, self._is_known = asyncio.Lock(), asyncio.Event()
         self._told = ""
 
@@ -152,7 +153,6 @@ class Shared:
             await self._seal(client, epoch, latest=False)
         except Conflict:
             await self._seal(client, epoch, latest=True)
-        await self._store.sweep(client, self._index.audits)
 
     async def _seal(self, client: Client, epoch: int, *, latest: bool) -> None:
         revision, index = await self._store.index(client, latest=latest)
@@ -229,6 +229,8 @@ class Shared:
             raise ManagerError(f"audit {number} cannot be removed: {error.strerror}") from error
 
     async def _put(self, client: Client, number: int) -> None:
+        if self._given_up:
+            self._begin_anew()  # what was tried last may be there
         await self._require_sealed(client)
         packed, ended_s = await asyncio.to_thread(self._read, number)
         digest = self._digests[number] = await asyncio.to_thread(lambda: packed.digest)
@@ -241,11 +243,15 @@ class Shared:
         except ManagerError:
             self._refused.add(digest)
             raise
+        await self._store.sweep(client, self._index, self._given_up)
+        self._given_up.add(entry.prefix)
         index = self._index.with_one(entry)
         if not await self._store.write(client, entry, packed, may_go_on=lambda: self._is_sealed):
             raise BusError("this manager leads no more", "ask another one")
         await self._write(client, index, self._revision)
-        await self._store.sweep(client, index.audits)
+        self._given_up.clear()
+        with contextlib.suppress(*JETSTREAM_ERRORS):  # else before the next one
+            await self._store.sweep(client, index)
 
     def _read(self, number: int) -> tuple[Packed, float]:
         try:

@@ -3,7 +3,7 @@
 An audit is there once that key names it, so one that was written in part is not. The key is replaced by compare-and-set.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -149,12 +149,20 @@ class Store:
         packed = Packed(data[: entry.verdicts_bytes], data[entry.verdicts_bytes :])
         return packed if packed.digest == entry.digest else None
 
-    async def sweep(self, client: Client, audits: Iterable[Entry]) -> None:
-        """Remove all pieces but those of these."""
-        wanted = {entry.prefix for entry in audits}
+    async def sweep(self, client: Client, index: Index, given_up: Collection[str] = ()) -> None:
+        """Remove pieces of no audit that is there, but for those of later ones than the last: who leads may be writing them.
+
+        Args:
+            client: by which connection.
+            index: which there are.
+            given_up: prefixes of others that are to go, as who asks has written them and goes on with none.
+        """
+        wanted = {entry.prefix for entry in index.audits}
+        last = 0 if index.last is None else index.last.number
         prefixes = {key.rpartition(".")[0] for key in await self._bucket.keys(client) if key != INDEX}
         for prefix in sorted(prefixes - wanted):
-            await self._bucket.purge(client, f"{prefix}.*")
+            if prefix in given_up or int(prefix.partition(".")[0]) <= last:
+                await self._bucket.purge(client, f"{prefix}.*")
 
 
 def entry_of(number: int, ended_s: float, stamp: str, packed: Packed) -> Entry:

@@ -15,6 +15,7 @@ from bus_fakes import POD, bus_server, connect_as_manager, manager_bus
 from fakes import until
 from nats.aio.client import Client
 
+from cwdp.errors import BusError
 from cwdp.shared.audit.facts import HostFacts, Subject
 from cwdp.shared.bus.buckets import stream_of
 from cwdp.shared.tasks import end
@@ -62,6 +63,7 @@ class _Manager:
         self.bus, self.files = manager_bus(url, name=name), Files(folder / name)
         self.epoch: int | None = None
         self.is_deposed, self.news = False, 0
+        self.looking: asyncio.Task[None] | None = None
         self.shared = Shared(
             self.bus, self.files, epoch=lambda: self.epoch, confirm=self._confirm, on_news=self._count
         )
@@ -80,6 +82,11 @@ class _Manager:
         self.epoch = epoch
         await self.shared.known()
 
+    async def look_no_more(self) -> None:
+        """Do only what is asked for."""
+        assert self.looking is not None
+        await end(self.looking)
+
     async def make(self, number: int, facts: list[HostFacts] | None = None, **known: Any) -> str:
         """Have made an audit; what is wrong with the bus."""
         self.files.keep(_finished(number, **known), facts or _facts())
@@ -90,12 +97,12 @@ class _Manager:
 async def _running(folder: Path, url: str, name: str) -> AsyncIterator[_Manager]:
     made = _Manager(folder, url, name)
     made.bus.start()
-    task = asyncio.create_task(made.shared.run())
+    made.looking = asyncio.create_task(made.shared.run())
     try:
         await until(lambda: made.bus.connected)
         yield made
     finally:
-        await end(task)
+        await end(made.looking)
         await made.bus.close()
 
 
@@ -182,33 +189,78 @@ async def test_one_that_was_written_in_part_is_never_shown_and_is_removed(
         assert len(await _pieces(client)) == 2
         await second.lead(2)
         await until(lambda: second.numbers == [1])
+        assert [entry.number for entry in (await _kept(client)).audits] == [1]
+        assert await second.make(2, by="bob") == ""
         index = await _kept(client)
-        await _until_pieces(client, {entry.prefix for entry in index.audits})
-        assert [entry.number for entry in index.audits] == [1]
+        assert [entry.number for entry in index.audits] == [1, 2]
+        assert await _pieces(client) == {entry.prefix for entry in index.audits}
         await client.close()
 
 
-async def _until_pieces(client: Client, wanted: set[str]) -> None:
-    for _ in range(200):
-        if await _pieces(client) == wanted:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(await _pieces(client))
+@asynchronous
+async def test_pieces_that_a_leader_gave_up_are_removed_with_its_next_try(tmp_path: Path) -> None:
+    async with _two(tmp_path) as (first, _, url):
+        large = _facts(size_bytes=3 * PIECE_BYTES)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Shared, "_write", _refuses)
+            assert await first.make(1, large) == "not now"
+        assert await first.make(1, large) == ""
+        client = await connect_as_manager(url)
+        index = await _kept(client)
+        assert await _pieces(client) == {entry.prefix for entry in index.audits}
+        assert len(index.audits) == 1
+        await client.close()
+
+
+@asynchronous
+async def test_pieces_of_later_audits_are_not_swept_by_who_led_before(tmp_path: Path) -> None:
+    async with _two(tmp_path) as (first, second, url):
+        assert await first.make(1) == ""
+        client = await connect_as_manager(url)
+        before = await _kept(client)
+        await second.lead(2)
+        assert await second.make(2) == ""
+        await Store(POD).sweep(client, before)
+        assert len(await _pieces(client)) == 2
+        await client.close()
+
+
+@asynchronous
+async def test_an_audit_that_came_there_though_it_was_given_up_stays_whole(tmp_path: Path) -> None:
+    async with _two(tmp_path) as (first, second, _):
+        replaces = Store.replace
+
+        async def replaces_unheard(*args: Any) -> int:
+            await replaces(*args)
+            raise BusError("not heard")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Store, "replace", replaces_unheard)
+            patch.setattr(Store, "read", _refuses)
+            assert await first.make(1) == "not heard"
+        assert await first.make(2) == ""
+        await until(lambda: second.numbers == [1, 2])
+        assert second.files.packed(1) == first.files.packed(1)
+
+
+async def _refuses(*_: object) -> None:
+    raise BusError("not now")
 
 
 @asynchronous
 async def test_a_leader_of_before_writes_no_more(tmp_path: Path) -> None:
-    """One knows that it leads no more; the other was suspended since it made sure that it leads."""
-    async with _two(tmp_path) as (first, second, _):
+    """It was suspended since it made sure that it leads; then it knows that it leads no more."""
+    async with _two(tmp_path) as (first, second, url):
         assert await first.make(1) == ""
+        await first.look_no_more()
         await second.lead(2)
         assert await second.make(2, by="bob") == ""
         assert await first.make(2, by="carl") == "another manager has written there"
         first.is_deposed = True
         assert "not certain" in await first.shared.put(2)
-        first.epoch = None
-        await until(lambda: first.files.read(2).by == "bob")
-        assert second.files.read(2).by == "bob"
+        async with _running(tmp_path, url, "c") as third:
+            await until(lambda: third.numbers == [1, 2])
+            assert third.files.read(2).by == second.files.read(2).by == "bob"
 
 
 @asynchronous
