@@ -50,6 +50,7 @@ from manager.api.audit.audit_http import AuditHttp
 from manager.api.http import HttpServer
 from manager.api.metrics import SolveTimes, Sources
 from manager.audit.service.service import Audits
+from manager.audit.sharing.store import BUCKET as AUDITS
 from manager.bus.connection import manager_bus, manager_buses
 from manager.bus.copies import Copies
 from manager.bus.lease import Claim
@@ -200,10 +201,10 @@ class Manager:
         self._take_over = TakeOver(
             self.bus, self.lease, self.state, self._kept, identity=self._identity, direct=self._direct
         )
-        streams = bucket_of(STREAM, config.pod), *STREAMS
+        streams = bucket_of(STREAM, config.pod), stream_of(bucket_of(AUDITS, config.pod)), *STREAMS
         self._copies = Copies(self.bus, lambda: self.state.leads, streams)
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
-        self.audits = Audits(self.bus, self.state, config)
+        self.audits = Audits(self.bus, self.state, config, self.lease.confirm)
         self.analysis = Analysis(self.bus, self.state, self.duties, direct=self._direct)
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()

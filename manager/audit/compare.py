@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from cwdp.shared.audit.catalogue import CATALOGUE
 from cwdp.shared.audit.facts import HostFacts, Subject
 from manager.audit.judging.values import shown
 from manager.audit.results import Result
@@ -20,6 +21,9 @@ RESTLESS = frozenset(
     }
 )
 """Facts that are never twice the same, or depend on what a host does just now."""
+
+OF_NETWORK = frozenset(name for name, fact in CATALOGUE.items() if fact.area in ("reach", "fabric"))
+"""Facts that audits of the network alone have: compared where both readings have them."""
 
 
 class Changes(Struct, frozen=True):
@@ -108,9 +112,10 @@ def _by_name(facts: HostFacts) -> dict[tuple[str, str], Subject]:
 
 def _of_subject(host: str, before: Subject, after: Subject) -> list[FactChange]:
     return [
-        FactChange(host, after.name, f"{after.kind}.{name}", _said(before, name), _said(after, name))
+        FactChange(host, after.name, fact, _said(before, name), _said(after, name))
         for name in sorted(before.facts.keys() | after.facts.keys())
-        if f"{after.kind}.{name}" not in RESTLESS
+        if (fact := f"{after.kind}.{name}") not in RESTLESS
+        if fact not in OF_NETWORK or (name in before.facts and name in after.facts)
         if _value(before, name) != _value(after, name)
     ]
 

@@ -6,13 +6,14 @@ whatever its checks.
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 
 from msgspec import Struct
 
-from manager.audit.judging.ranges import ranges
-from manager.audit.results import GRAVEST, Result
+from manager.audit.judging.ranges import among, ranges
+from manager.audit.results import GRAVEST, Audit, Result
 
 MOST_ROWS = 200
 MOST_LISTED = 1000
@@ -30,7 +31,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     Attributes:
         verdicts: one of these; empty for all.
-        host: the name of a host, or a pattern of such; empty for all.
+        host: the name of a host, or a pattern of such; empty for all. What is about a group is about each host of it.
         text: part of the name of a check, a host or a subject, in any case.
     """
 
@@ -64,13 +65,13 @@ class Row(Struct, frozen=True, kw_only=True):
         return self.results[0]
 
 
-def chosen(results: Iterable[Result], wanted: Wanted) -> list[Result]:
-    """Those that are wanted, of any verdict."""
+def chosen(audit: Audit, wanted: Wanted) -> list[Result]:
+    """Those of its results that are wanted, of any verdict."""
     text = wanted.text.lower()
-    is_it = _host_test(wanted.host)
+    is_it = _host_test(wanted.host, audit.hosts)
     return [
         result
-        for result in results
+        for result in audit.results
         if is_it(result.host)
         and (not text or text in f"{result.check} {result.host} {result.subject}".lower())
     ]
@@ -106,10 +107,19 @@ def place(row: Row, hosts: Container[str]) -> str:
     return f"{where(row.results, hosts)}: {subjects}" if subjects else where(row.results, hosts)
 
 
-def _host_test(host: str) -> Callable[[str], bool]:
+def _host_test(host: str, hosts: Collection[str]) -> Callable[[str], bool]:
+    """Whether a result about a host, or several as ranges, is about one that is wanted."""
     if not host:
         return lambda _: True
-    return lambda name: name == host or fnmatchcase(name, host)
+    names = {name for name in hosts if name == host or fnmatchcase(name, host)}
+
+    @cache
+    def is_it(told: str) -> bool:
+        if told in hosts:
+            return told in names
+        return told == host or any(map(among(told), names))
+
+    return is_it
 
 
 def _kind(result: Result) -> tuple[str, ...]:

@@ -111,6 +111,12 @@ def in_words(audit: Audit) -> str:
     return f"{', '.join(told) or 'nothing'}; {len(audit.hosts):,} host{'s' if len(audit.hosts) != 1 else ''}"
 
 
+def gravest_in_words(audit: Audit) -> str:
+    """The gravest of what fails, warns or is unknown, by check, with its hosts; "" where all passes."""
+    told = (*FAILING, *WARNING, "unknown")
+    return _said(audit, told) if any(result.verdict in told for result in audit.results) else ""
+
+
 def of_host(audit: Audit, host: str) -> Audit:
     """What is said of one host; of one that was not asked, that nothing is known of it."""
     if host not in audit.hosts:

@@ -71,7 +71,7 @@ def findings(finished: Finished, wanted: Wanted, limit: int = MOST_ROWS) -> Json
         wanted: which findings; `counts` are of all verdicts.
         limit: rows at most.
     """
-    found = chosen(finished.audit.results, wanted)
+    found = chosen(finished.audit, wanted)
     rows = fold(_of_verdicts(found, wanted))
     own = [row for row in rows if not row.first.is_shared]
     shared = [row for row in rows if row.first.is_shared]
@@ -89,7 +89,7 @@ def findings(finished: Finished, wanted: Wanted, limit: int = MOST_ROWS) -> Json
 
 def finding(finished: Finished, wanted: Wanted, key: str) -> Json | None:
     """One row of `findings`, with its results one by one; None where there is none of that key."""
-    found = _of_verdicts(chosen(finished.audit.results, wanted), wanted)
+    found = _of_verdicts(chosen(finished.audit, wanted), wanted)
     row = next((each for each in fold(found) if each.key == key), None)
     if row is None:
         return None

@@ -123,6 +123,17 @@ CATALOGUE: dict[str, Fact] = {
     "nic.rx_crc_errors": Fact("number", "counters", "received with a wrong checksum, since boot"),
     "nic.tx_errors": Fact("number", "counters", "not sent for errors, since boot"),
     "nic.growing_errors": Fact("texts", "counters", "counters of errors that grew while facts were read"),
+    "nic.leaf": Fact(
+        "text",
+        "fabric",
+        "name of the switch that probes find it at; in audits of the network, as what follows",
+    ),
+    "nic.leaf_expected": Fact(
+        "text", "fabric", "where NICs like it are; its own leaf where none says otherwise"
+    ),
+    "nic.rail": Fact(
+        "number", "fabric", "of its leaf, from 0 in the order of `cwdp fabric`, if there are rails"
+    ),
     "rdma.netdev": Fact("text", "rdma", "the NIC it sends by"),
     "rdma.board": Fact("text", "rdma", "board_id, such as a PSID"),
     "rdma.firmware": Fact("text", "rdma", "fw_ver"),

@@ -144,6 +144,27 @@ class Bucket:
         store = await self.open(client)
         await store.delete(key, last=revision)
 
+    async def keys(self, client: Client) -> list[str]:
+        """All keys that hold something.
+
+        Raises:
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
+        """
+        info = await client.jsm().stream_info(self._stream, subjects_filter=self.subject(">"))
+        return [subject.removeprefix(self._prefix) for subject in info.state.subjects or ()]
+
+    async def purge(self, client: Client, keys: str) -> None:
+        """Have keys gone, without a trace of them, whatever they hold.
+
+        Args:
+            client: by which connection.
+            keys: one, or several by wildcards.
+
+        Raises:
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
+        """
+        await client.jsm().purge_stream(self._stream, subject=self.subject(keys))
+
     async def open(self, client: Client) -> KeyValue:
         """Make the bucket unless it is there; once a session.
 

@@ -55,7 +55,9 @@ class AuditHttp:
         return [web.put("/v1/audit", callers.changes(Role.OPERATOR, self._begin))]
 
     async def _begin(self, request: web.Request) -> web.Response:
-        progress = self._audits.begin(_asked_for(await request.read()), request[CALLER].name)
+        asked = _asked_for(await request.read())
+        await self._audits.shared.known()
+        progress = self._audits.begin(asked, request[CALLER].name)
         return web.json_response(audit_views.progress(progress))
 
     async def _shown(self, request: web.Request) -> web.Response:

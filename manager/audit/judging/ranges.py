@@ -1,9 +1,27 @@
 """Names of many hosts in few words: `gpu[001-040,043]`."""
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 MOST_NAMED = 8
+_BETWEEN = re.compile(r", (?![^\[]*\])|( and \d+ more)$")
+_PIECE = re.compile(r"(.*)\[(\d[\d,-]*)(,\d+ more)?\](\D*)")
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Numbers of a piece: pairs of first and last, their width where they begin with 0 (else 0), and whether some are only counted."""
+
+    runs: list[tuple[int, int]]
+    width: int
+    is_cut: bool
+
+    def may_hold(self, number: int) -> bool:
+        return any(low <= number <= high for low, high in self.runs) or (
+            self.is_cut and number > self.runs[-1][1]
+        )
 
 
 def ranges(names: Iterable[str], *, most: int = MOST_NAMED) -> str:
@@ -25,6 +43,31 @@ def ranges(names: Iterable[str], *, most: int = MOST_NAMED) -> str:
     if len(pieces) <= most:
         return ", ".join(pieces)
     return f"{', '.join(pieces[:most])} and {len(pieces) - most} more"
+
+
+def among(told: str) -> Callable[[str], bool]:
+    """Whether a name is one of those that `ranges` told of, or may be one of those that it only counted."""
+    pieces = [piece for piece in _BETWEEN.split(told) if piece]
+    is_cut = bool(pieces) and pieces[-1].startswith(" and ")
+    families: defaultdict[tuple[str, str], list[_Told]] = defaultdict(list)
+    for piece in pieces:
+        if found := _PIECE.fullmatch(piece):
+            families[found[1], found[4]].append(_told(found[2], is_cut=found[3] is not None))
+
+    def is_among(name: str) -> bool:
+        if name in pieces:
+            return True
+        head, digits, tail = _last_number(name) or (name, "0", "")
+        own = [each for each in families.get((head, tail), ()) if f"{int(digits):0{each.width}d}" == digits]
+        return any(each.may_hold(int(digits)) for each in own) or (is_cut and not own)
+
+    return is_among
+
+
+def _told(numbers: str, *, is_cut: bool) -> _Told:
+    ends = [run.split("-") for run in numbers.split(",")]
+    width = len(ends[0][0]) if ends[0][0].startswith("0") else 0
+    return _Told([(int(end[0]), int(end[-1])) for end in ends], width, is_cut)
 
 
 def _last_number(name: str) -> tuple[str, str, str] | None:

@@ -1,8 +1,10 @@
 """Audits that are over, two files each: what they came to, and all facts, so that they can be judged anew."""
 
+import hashlib
 import os
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +50,28 @@ class Finished(Struct, frozen=True, kw_only=True):
     carried: Carried | None = None
 
 
+class _Ended(Struct, frozen=True):
+    ended_s: float
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An audit as it is kept: what it came to, and all facts, as compressed MessagePack each.
+
+    Facts of 10,000 simulated hosts are 190 MB, and 13 MB compressed; what they come to is 25 kB where most is well.
+    """
+
+    verdicts: bytes
+    facts: bytes
+
+    @property
+    def digest(self) -> str:
+        """Names both: SHA-256, in hexadecimal digits."""
+        told = hashlib.sha256(self.verdicts)
+        told.update(self.facts)
+        return told.hexdigest()
+
+
 class Files:
     """The files of a folder.
 
@@ -69,12 +93,37 @@ class Files:
         Raises:
             OSError: it cannot be written.
         """
+        self.take_in(finished.number, Packed(_pack(finished), _pack(facts)))
+
+    def take_in(self, number: int, packed: Packed) -> None:
+        """The same with one that is packed already. Raises what `keep` raises."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._write(self._path(finished.number, FACTS), facts)
-        self._write(self._path(finished.number, VERDICTS), finished)
-        for number in self.numbers()[:-KEPT]:
-            for ending in (VERDICTS, FACTS):
-                self._path(number, ending).unlink(missing_ok=True)
+        self._write(self._path(number, FACTS), packed.facts)
+        self._write(self._path(number, VERDICTS), packed.verdicts)
+        for each in self.numbers()[:-KEPT]:
+            self.drop(each)
+
+    def packed(self, number: int) -> Packed:
+        """One of them as it lies there.
+
+        Raises:
+            OSError: there is none of that number, or it cannot be read.
+        """
+        verdicts, facts = (self._path(number, ending).read_bytes() for ending in (VERDICTS, FACTS))
+        return Packed(verdicts, facts)
+
+    def drop(self, number: int) -> None:
+        """Keep one no more.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        for ending in (VERDICTS, FACTS):
+            self._path(number, ending).unlink(missing_ok=True)
+
+    def ended_s(self, number: int) -> float:
+        """When one of them ended, Unix time. Raises what `read` raises."""
+        return self._read(number, VERDICTS, _Ended).ended_s
 
     def read(self, number: int) -> Finished:
         """What one of them came to.
@@ -101,10 +150,14 @@ class Files:
     def _path(self, number: int, ending: str) -> Path:
         return self._folder / f"{number:06d}{ending}"
 
-    def _write(self, path: Path, what: object) -> None:
+    def _write(self, path: Path, data: bytes) -> None:
         begun = path.with_name(f"{path.name}.new")
         with begun.open("wb") as file:
-            file.write(zlib.compress(msgspec.msgpack.encode(what), 1))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         begun.rename(path)
+
+
+def _pack(what: object) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(what), 1)

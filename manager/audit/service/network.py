@@ -14,6 +14,7 @@ from manager.audit.network import asks, pairs, planning, standing, walked
 from manager.audit.network.dead import dead_paths
 from manager.audit.network.pairs import REACHABLE
 from manager.audit.network.standing import Known
+from manager.audit.network.wired import wired
 from manager.audit.results import Audit, Result
 from manager.audit.throughput.ways import Ways, ways
 from manager.fabric.routes import PathName, Routes
@@ -76,6 +77,16 @@ class Network:
     def owners(self) -> dict[str, str]:
         """The NIC of each address."""
         return dict(self._state.members.nics_by_address)
+
+    def wire(self, facts: Sequence[HostFacts]) -> Callable[[], list[HostFacts]]:
+        """Take down where NICs are now; what it returns adds that to facts, in any thread."""
+        discovery = self._state.discovery
+        nics = {
+            nic_id(name, nic.ifname)
+            for name, host in self._state.members.hosts.items()
+            for nic in host.hello.nics
+        }
+        return partial(wired, facts, discovery.model(), discovery.miswired(), nics)
 
     def look(self, facts: Sequence[HostFacts], hosts: Collection[str]) -> Callable[[], Audit]:
         """Take down what is known of the network now; what it returns judges that, and the walks, in any thread."""

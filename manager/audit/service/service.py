@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -16,6 +17,7 @@ from cwdp.shared.audit.facts import HostFacts
 from cwdp.shared.bus.audits import AuditReport, FlowReport
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import down
+from cwdp.shared.tasks import first_end
 from manager.audit.checks.loading import load_checks
 from manager.audit.checks.model import Checks
 from manager.audit.judging.judge import judge
@@ -25,7 +27,8 @@ from manager.audit.service.kept import Files, Finished
 from manager.audit.service.network import NOTHING, Network, joined, speeds_of
 from manager.audit.service.running import HEARD, READING_S, WALKING_S, Running
 from manager.audit.service.throughput import MOST_S, ROUNDS, Throughput
-from manager.audit.summary import in_words
+from manager.audit.sharing.shared import Shared
+from manager.audit.summary import gravest_in_words, in_words
 from manager.audit.today import today
 from manager.config import ManagerConfig
 from manager.planner.events import FLEET
@@ -89,15 +92,27 @@ class Audits:
         bus: to ask hosts by.
         state: what the manager knows of hosts and the network.
         config: says where audits are kept, and where the operator's checks and waivers are.
+        confirm: whether it is certain that this manager leads.
 
     Attributes:
+        files: audits that are over.
+        shared: has all managers of the pod have the same.
         counters: reports by what became of them (`HEARD`).
         latest: the last one that is over; None for none.
     """
 
-    def __init__(self, bus: Bus, state: FleetState, config: ManagerConfig) -> None:
+    def __init__(
+        self, bus: Bus, state: FleetState, config: ManagerConfig, confirm: Callable[[], Awaitable[bool]]
+    ) -> None:
         self._bus, self._state, self._network = bus, state, Network(state, config.probes.family)
         self.files, self._checks_folder = Files(Path(config.state_dir) / "audits"), Path(config.checks)
+        self.shared = Shared(
+            bus,
+            self.files,
+            epoch=lambda: state.leader.epoch if state.leads else None,
+            confirm=confirm,
+            on_news=self._read_last,
+        )
         self.counters: Counter[str] = Counter(dict.fromkeys(HEARD, 0))
         self.latest: Finished | None = None
         self._under_way: _UnderWay | None = None
@@ -137,7 +152,8 @@ class Audits:
         if not hosts:
             raise ManagerError("there is no such host to audit", "`cwdp host` shows those that there are")
         checks = self.checks()
-        number = max([*self.files.numbers(), 0 if self.latest is None else self.latest.number]) + 1
+        latest = 0 if self.latest is None else self.latest.number
+        number = max([*self.files.numbers(), latest, self.shared.last_number]) + 1
         running = Running(_order(number, "facts"), hosts, time.monotonic())
         self._under_way = _UnderWay(number, asked, by, time.time(), checks, running.hosts, running)
         return _progress(self._under_way)
@@ -158,11 +174,20 @@ class Audits:
 
     async def run(self) -> None:
         """Go on with what is under way, for ever."""
-        self.latest = await asyncio.to_thread(self._last_kept)
+        await self._read_last()
+        await first_end(self._make(), self.shared.run())
+
+    async def _make(self) -> None:
         while True:
             if self._under_way is not None:
                 await self._go_on(self._under_way)
             await asyncio.sleep(LOOK_S)
+
+    async def _read_last(self) -> None:
+        """Have the last one that is kept, unless one is under way, which comes after it."""
+        found = await asyncio.to_thread(self._last_kept)
+        if self._under_way is None:
+            self.latest = found
 
     def _last_kept(self) -> Finished | None:
         for number in reversed(self.files.numbers()):
@@ -209,6 +234,8 @@ class Audits:
     async def _finish(self, audit: _UnderWay) -> None:
         facts = list(audit.facts.values())
         silent = sorted(audit.hosts - audit.facts.keys())
+        if audit.asked.level != "facts":
+            facts = await asyncio.to_thread(self._network.wire(facts))
         of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=today(), silent=silent))
         network, carried = NOTHING, None
         if audit.asked.level != "facts":
@@ -227,19 +254,29 @@ class Audits:
             network=network,
             carried=carried,
         )
-        what = f"audit {audit.number} of {len(audit.hosts)} hosts ({audit.asked.level}) by {audit.by}"
-        what = f"{what}: {in_words(self.latest.audit)}"
-        try:
-            await asyncio.to_thread(self.files.keep, self.latest, facts)
-        except OSError as error:
-            what = f"{what}; it cannot be kept: {error.strerror}"
+        trouble = await self._keep(self.latest, facts)
         self._under_way = None
-        self._state.note(FLEET, "audit_over", what)
+        self._state.note(FLEET, "audit_over", _in_short(self.latest, trouble))
+
+    async def _keep(self, finished: Finished, facts: Sequence[HostFacts]) -> str:
+        """Keep one that is over; what is wrong with that, "" for nothing."""
+        try:
+            await asyncio.to_thread(self.files.keep, finished, facts)
+        except OSError as error:
+            return f"it cannot be kept: {error.strerror}"
+        trouble = await self.shared.put(finished.number)
+        return trouble and f"the bus does not have it: {trouble}"
 
 
 def _order(number: int, stage: Stage) -> int:
     """The number of an audit's orders: hosts are asked twice where they walk."""
     return 2 * number + (stage == "walks")
+
+
+def _in_short(finished: Finished, trouble: str) -> str:
+    """What an audit came to, for an event, which is cut where it is long: the findings come last."""
+    what = f"audit {finished.number} ({finished.level}) by {finished.by}: {in_words(finished.audit)}"
+    return "; ".join(filter(None, (what, trouble, gravest_in_words(finished.audit))))
 
 
 def _progress(audit: _UnderWay) -> Progress:

@@ -49,19 +49,19 @@ def test_there_are_machines() -> None:
     assert MACHINES == ["cloud", "h100", "mi300x", "v100"]
 
 
-REACH = "reach"
-"""An area of what agents find out by sending, in audits of the network only."""
+OF_NETWORK = {"reach", "fabric"}
+"""Areas of audits of the network only: what agents find out by sending, and what the manager knows of the fabric."""
 
 
 def test_areas_of_the_catalogue_are_those_that_are_read() -> None:
-    assert {fact.area for fact in CATALOGUE.values()} == {*AREAS, REACH}
+    assert {fact.area for fact in CATALOGUE.values()} == {*AREAS, *OF_NETWORK}
 
 
 def test_every_fact_of_the_catalogue_is_delivered(hosts: dict[str, HostFacts]) -> None:
     delivered = {
         f"{one.kind}.{fact}" for host in hosts.values() for one in host.subjects for fact in one.facts
     }
-    assert delivered == {name for name, fact in CATALOGUE.items() if fact.area != REACH}
+    assert delivered == {name for name, fact in CATALOGUE.items() if fact.area not in OF_NETWORK}
 
 
 @pytest.mark.parametrize("name", MACHINES)

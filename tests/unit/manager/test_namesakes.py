@@ -15,7 +15,7 @@ from one_manager import config_of, running
 from test_manager_service import _get
 
 from cwdp.shared.bursts import BurstReport, NicBursts
-from cwdp.shared.bus.audits import AuditReport
+from cwdp.shared.bus.audits import AuditReport, FlowReport
 from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
     BounceReport,
@@ -135,6 +135,7 @@ SAID = {
     "tcp": TcpReport(host="twin", at_ns=1, nics=[], services=[]),
     "collective": CollectiveReport(host="twin", comms=[], calls=b"", peers=b"", chunks=b""),
     "audit": AuditReport(host="twin", number=1, taken_s=1.0, facts=b""),
+    "audit-flows": FlowReport(host="twin", number=1, flows=[]),
 }
 
 

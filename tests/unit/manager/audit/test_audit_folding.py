@@ -203,3 +203,28 @@ def test_the_verdict_of_a_host_in_short() -> None:
     ]
     assert told[0]["said"] == "2 fail, 1 pass"
     assert audit_views.verdict_in_short(None, "h1") == {"number": 0, "host": "h1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "checks"),
+    [
+        ("gpu002", ["a", "b"]),
+        ("gpu009", []),
+        ("gpu00[12]", ["a", "b"]),
+        ("gpu001", ["a"]),
+        ("*9", []),
+        ("gpu[001-004]", ["a"]),
+        (FABRIC, ["c"]),
+        ("", ["a", "b", "c"]),
+    ],
+)
+def test_what_is_about_a_group_is_found_by_each_of_its_hosts(asked: str, checks: list[str]) -> None:
+    results = [
+        result(check="a", host="gpu[001-004]", verdict="divided"),
+        result(check="b", host="gpu002"),
+        result(check="c", host=FABRIC),
+    ]
+    told = audit_views.findings(of(results, *(f"gpu{i:03}" for i in range(1, 10))), Wanted(host=asked))
+    assert sorted(name for row in told["rows"] for name in row["checks"]) == checks
+    for row in told["rows"]:
+        assert audit_views.finding(of(results, "gpu002"), Wanted(), row["key"]) is not None

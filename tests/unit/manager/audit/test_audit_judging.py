@@ -15,7 +15,7 @@ from manager.audit.judging import fleet as fleet_module
 from manager.audit.judging.alike import agreement, spread
 from manager.audit.judging.fleet import MOST_SUBJECTS
 from manager.audit.judging.judge import judge
-from manager.audit.judging.ranges import ranges
+from manager.audit.judging.ranges import among, ranges
 from manager.audit.results import ANSWERS, WAIVERS
 from manager.audit.summary import exit_status
 from tools.sim.audit.faults import FAULTS, can_have, seed_fault
@@ -355,3 +355,41 @@ def test_ranges_hold_exactly_their_names(numbers: set[int]) -> None:
         inside = text.removeprefix("n").strip("[]")
         ends = [piece.split("-") for piece in inside.split(",")]
         assert {n for end in ends for n in range(int(end[0]), int(end[-1]) + 1)} == numbers
+
+
+@given(
+    st.sets(
+        st.sampled_from(
+            [f"{head}{each:{form}}" for head in ("n", "r1-n") for form in ("d", "03d") for each in range(120)]
+        )
+    )
+)
+def test_who_is_among_ranges_is_found_there(names: set[str]) -> None:
+    told = ranges(names, most=10**6)
+    assert all(map(among(told), names))
+    if "more" not in told:
+        others = {f"n{each:{form}}" for form in ("d", "03d") for each in range(140)} - names
+        assert not any(map(among(told), others))
+    assert all(map(among(ranges(names, most=2)), names))
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "is_among"),
+    [
+        ("gpu007", "gpu[001-003,007]", True),
+        ("gpu004", "gpu[001-003,007]", False),
+        ("gpu7", "gpu[001-003,007]", False),
+        ("n2.x", "db, n[1-2].x", True),
+        ("db", "db, n[1-2].x", True),
+        ("d", "db, n[1-2].x", False),
+        ("gpu099", "gpu[001-003,007,3 more]", True),
+        ("gpu004", "gpu[001-003,007,3 more]", False),
+        ("r9-n1", "r1-n[1-8], r2-n[1-8] and 7 more", True),
+        ("r1-n9", "r1-n[1-8], r2-n[1-8] and 7 more", False),
+        ("h1", "fabric", False),
+    ],
+)
+def test_who_may_be_among_those_that_are_only_counted_is_among_them(
+    name: str, told: str, is_among: bool
+) -> None:
+    assert among(told)(name) == is_among

@@ -15,7 +15,7 @@ from manager.audit.checks.loading import checks_of
 from manager.audit.compare import changed_facts, compare
 from manager.audit.judging.judge import judge
 from manager.audit.results import Audit
-from manager.audit.summary import exit_status, nagios, summary
+from manager.audit.summary import exit_status, gravest_in_words, nagios, summary
 from tools.sim.audit.faults import seed_fault
 from tools.sim.audit.fleet import fleet
 from tools.sim.audit.kinds import KINDS
@@ -45,6 +45,11 @@ def test_exit_status_and_nagios(
     assert said.startswith(line + " | fail=")
     assert said.endswith("hosts=1")
     assert found == code
+
+
+def test_the_gravest_is_told_in_words() -> None:
+    assert gravest_in_words(judged(STRICT, with_facts(cpus=1, swap_bytes=1))) == "fail: a on h1"
+    assert gravest_in_words(judged(STRICT, with_facts(cpus=2, swap_bytes=0))) == ""
 
 
 def test_an_audit_of_nobody_is_incomplete() -> None:

@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD
-from click.testing import CliRunner, Result
-from fakes import FakeHost, until
+from click.testing import Result
+from fakes import until
 from msgspec.structs import replace
 
-from cwdp.cli import main
 from cwdp.shared.audit.facts import HostFacts
-from cwdp.shared.bus.audits import AuditOrder, audit_reports
-from cwdp.shared.bus.subjects import down, up
 from manager.audit.service import running as rules
 from manager.config import ManagerConfig
 from manager.service import Manager
+from tests.unit.manager.audit.answering import AnsweringHost, ask
 from tests.unit.manager.one_manager import config_of, running
 from tools.free_ports import free_port
 from tools.sim.audit.fleet import fleet as facts_of_fleet
@@ -30,30 +27,12 @@ pytestmark = pytest.mark.needs("nats-server")
 HOSTS = 8
 
 
-class _Host(FakeHost):
-    """A host that answers orders with the facts that it is given; None for not at all."""
-
-    def __init__(self, facts: HostFacts, url: str) -> None:
-        super().__init__(facts.host, url, offset_ns=0, drift=0.0)
-        self.facts: HostFacts | None = facts
-        self.told = 0
-        self.reaches: list[bool] = []
-        self.bus.subscribe(down(POD, self.name, "audit"), AuditOrder, self._tell)
-
-    def _tell(self, order: AuditOrder) -> None:
-        if self.facts is not None:
-            for report in audit_reports(order.number, self.facts):
-                self.bus.publish(up(POD, self.name, "audit"), replace(report, boot_id="boot"))
-            self.told += 1
-            self.reaches.append(order.reach)
-
-
 @contextlib.asynccontextmanager
 async def _fleet(
     config: ManagerConfig, told: Sequence[HostFacts]
-) -> AsyncIterator[tuple[Manager, list[_Host]]]:
+) -> AsyncIterator[tuple[Manager, list[AnsweringHost]]]:
     async with running(config) as manager:
-        hosts = [_Host(facts, f"nats://{config.bus_listen}") for facts in told]
+        hosts = [AnsweringHost(facts, f"nats://{config.bus_listen}") for facts in told]
         for host in hosts:
             host.fleet = {one.name: one for one in hosts}
             host.start()
@@ -77,8 +56,7 @@ def _with_checks(config: ManagerConfig, tmp_path: Path) -> ManagerConfig:
 
 
 async def _cwdp(config: ManagerConfig, *arguments: str) -> Result:
-    command = ["audit", *arguments, "--manager", f"unix://{config.socket}"]
-    return await asyncio.to_thread(CliRunner().invoke, main, command)
+    return await ask(config.socket, *arguments)
 
 
 async def _passes(config: ManagerConfig, *arguments: str) -> None:
