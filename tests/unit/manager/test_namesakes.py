@@ -155,6 +155,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "tcp": lambda: len(heard),
         "collective": lambda: state.collectives.reports["ok"],
         "audit": manager.audits.counters.total,
+        "audit-flows": manager.audits.counters.total,
         "event": lambda: [event.kind for event in state.events].count("incast_started"),
     }
     return seen[kind]() if kind in seen else None

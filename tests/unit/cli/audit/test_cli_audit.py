@@ -68,7 +68,7 @@ def test_facts_as_json_and_of_a_recording(tmp_path: Path) -> None:
     told = run("facts", "--root", str(folder), "--json")
     assert told.exit_code == 0, told.output
     found = json.loads(told.output)
-    assert found.keys() == {"host", "version", "taken_s", "subjects", "troubles", "walks"}
+    assert found.keys() == {"host", "version", "taken_s", "subjects", "troubles", "walks", "asked"}
     assert found["subjects"][0].keys() == {"kind", "name", "role", "facts", "missing"}
     assert found["subjects"][0]["facts"]["cpus"] >= 1
 
