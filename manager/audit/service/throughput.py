@@ -73,7 +73,7 @@ class Throughput:
     ) -> None:
         self._bus, self._ways, self._limits, self._number = bus, ways, limits, number
         self._addresses = address_of_each(owners)
-        self.course = Course(ways, speeds_bps, number)
+        self.course = Course(ways, speeds_bps, number, is_capped=limits.cap_bps > 0)
         self._rounds = self.course.rounds()
         self._round: FlowRound | None = None
         self._nics = _Nics()
@@ -133,4 +133,6 @@ class Throughput:
     def judged(self) -> tuple[Audit, Carried]:
         """What it came to, once it is over."""
         results, passed = judged(self.course, self._nics.refused, self._limits.cap_bps)
-        return Audit(results=results, hosts={}, passed=passed, not_applicable={}), carried(self.course)
+        return Audit(results=results, hosts={}, passed=passed, not_applicable={}), carried(
+            self.course, self._limits.cap_bps
+        )

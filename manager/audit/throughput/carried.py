@@ -10,6 +10,7 @@ class Carried(Struct, frozen=True, kw_only=True):
 
     Attributes:
         rounds: how many there were.
+        cap_bps: that no flow was to exceed; 0 for no cap.
         links, filled: of the fabric, one way each; those that were filled.
         filled_after: after how many rounds all were; 0 where some were not.
         flow_bps: what most flows carried that shared no link.
@@ -18,6 +19,7 @@ class Carried(Struct, frozen=True, kw_only=True):
     """
 
     rounds: int
+    cap_bps: int
     links: int
     filled: int
     filled_after: int
@@ -27,7 +29,8 @@ class Carried(Struct, frozen=True, kw_only=True):
 
     def in_words(self) -> str:
         """For people."""
-        filled = f"{self.filled:,} of {self.links:,} links, one way each, were filled in {self.rounds} rounds"
+        how = f"had flows of at most {format_rate(self.cap_bps)}" if self.cap_bps else "were filled"
+        filled = f"{self.filled:,} of {self.links:,} links, one way each, {how} in {self.rounds} rounds"
         usual = f"most flows carried {format_rate(self.flow_bps)}"
         if not self.halves_bound_bps:
             return f"{filled}; {usual}"

@@ -69,6 +69,7 @@ class Course:
         ways: the paths.
         speeds_bps: of NICs, as far as they are known.
         seed: of what is drawn.
+        is_capped: whether flows carry no more than people allow; then one is enough for each link.
 
     Attributes:
         rates: what was measured, but in rounds of which only sums count.
@@ -79,8 +80,10 @@ class Course:
         halves: the last round, and what it carried; None where there was none.
     """
 
-    def __init__(self, ways: Ways, speeds_bps: Mapping[str, int], seed: int) -> None:
-        self.ways, self._draw = ways, np.random.default_rng(seed)
+    def __init__(
+        self, ways: Ways, speeds_bps: Mapping[str, int], seed: int, *, is_capped: bool = False
+    ) -> None:
+        self.ways, self._draw, self._is_capped = ways, np.random.default_rng(seed), is_capped
         self.rates = Rates(ways, speeds_bps)
         self.filled = np.zeros(len(ways.links), bool)
         self.done = self.filled_after = 0
@@ -105,7 +108,7 @@ class Course:
     def rounds(self) -> Rounds:
         """One after the other."""
         yield from self._fill(most=1)
-        for kind in np.unique(self._kinds[self._kinds >= 0]).tolist():
+        for kind in [] if self._is_capped else np.unique(self._kinds[self._kinds >= 0]).tolist():
             yield from self._meet(kind)
         yield from self._fill(most=MOST_ROUNDS)
         yield from self._again()

@@ -50,11 +50,12 @@ def judged(course: Course, refused: Mapping[str, str], cap_bps: int) -> tuple[li
     return results, {THROUGHPUT: len(well), BISECTION: int(is_wide and course.halves is not None)}
 
 
-def carried(course: Course) -> Carried:
-    """In sum."""
+def carried(course: Course, cap_bps: int) -> Carried:
+    """What all flows came to."""
     halves_bps, bound_bps = _halves(course)
     return Carried(
         rounds=course.done,
+        cap_bps=cap_bps,
         links=len(course.ways.known),
         filled=int(np.count_nonzero(course.filled)),
         filled_after=course.filled_after,

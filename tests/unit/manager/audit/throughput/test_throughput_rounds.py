@@ -158,7 +158,7 @@ def test_nothing_is_told() -> None:
     course, rounds = run(Fabric(), told=lambda _: {})
     assert len(rounds) <= MOST_OF_ALL
     assert {one.verdict for one in found(course)} == {"unknown"}
-    assert carried(course).filled == 0
+    assert carried(course, 0).filled == 0
 
 
 def test_a_fabric_of_which_no_path_is_known() -> None:
@@ -177,7 +177,7 @@ def test_too_few_flows_accuse_nobody() -> None:
 def test_halves_of_the_fabric_that_get_less_than_their_links_carry() -> None:
     """As where links share a port group of a switch."""
     course, rounds = run(Fabric())
-    assert carried(course).halves_bps > 0.95 * carried(course).halves_bound_bps
+    assert carried(course, 0).halves_bps > 0.95 * carried(course, 0).halves_bound_bps
     done, bps = course.halves or pytest.fail("no halves")
     course.halves = done, {row: 0.6 * rate for row, rate in bps.items()}
     (one,) = found(course)
