@@ -27,7 +27,7 @@ from manager.audit.throughput.rounds import (
 from manager.audit.throughput.ways import Ways
 
 MOST_ROUNDS = 16
-MOST_AGAIN = 4
+MOST_AGAIN = 6
 
 MOST_OF_ALL = MOST_ROUNDS + MOST_AGAIN + 1
 
@@ -179,9 +179,10 @@ class Course:
     def _again(self) -> Rounds:
         """Fill links once more that were slow, by other paths, and measure slow paths once more."""
         for _ in range(MOST_AGAIN):
-            found, room = self.evidence(), self._room()
+            found = self.evidence()
+            room = Room(self.ways, self._limit, self.barred, one_way=True)
             suspects = Suspects(found)
-            concentrate(room, np.flatnonzero(found.asked), suspects)
+            concentrate(room, found.first_asked(), suspects)
             fill(room, suspects)
             if not room.rows:
                 return
@@ -207,14 +208,15 @@ class Course:
 
 
 class Suspects:
-    """What to measure again: paths over one link in doubt and no other before all, then slow paths themselves.
+    """What to measure again: paths over links of which little is doubted before all, then slow paths themselves.
 
     Args:
         found: what was measured so far.
     """
 
     def __init__(self, found: Evidence) -> None:
-        self._ways, self._doubted = found.rates.ways, np.append(found.asked, False)
+        self._ways = found.rates.ways
+        self._doubt = np.append(np.where(found.doubted, 1 + found.against, 0), 0)
         self._times = found.times.copy()
         self._slow = np.zeros(len(self._times), bool)
         explained = {i for slow in found.slow_links()[0] for i in slow.flows}
@@ -223,10 +225,10 @@ class Suspects:
 
     def of(self, rows: Rows, used: NDArray[np.intp]) -> NDArray[np.float64]:  # noqa: ARG002 - see `Worth`
         """See `Worth`."""
-        doubted = np.count_nonzero(self._doubted[self._ways.crossed[rows]], axis=1)
-        tells = (doubted > 0) & (self._times[rows] == 0)
+        doubt = self._doubt[self._ways.crossed[rows]].sum(axis=1)
+        tells = (doubt > 0) & (self._times[rows] == 0)
         once_more = self._slow[rows] & (self._times[rows] < MEASURED)
-        return np.where(tells, 100.0 / np.maximum(doubted, 1), np.where(once_more, 1.0, 0.0))
+        return np.where(tells, 100.0 / np.maximum(doubt, 1), np.where(once_more, 1.0, 0.0))
 
     def take(self, row: int) -> None:
         """See `Worth`."""

@@ -1,6 +1,8 @@
 """Which links and paths the measured flows speak against, and which for. Pure.
 
-A flow speaks of a link only where the link was full: what a link carries shows in nothing else.
+A flow speaks of a link only where the link was full: what a link carries shows in nothing else. Acknowledgements come the other way:
+where they wait behind another flow in a slow link, a flow is slow whose own links are well. So one of two slow flows to and from
+the same NIC tells nothing yet: it only has its links be filled again by others.
 """
 
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from manager.audit.throughput.rates import SLOW, Rates
 LEAST_FLOWS = 2
 """So many slow flows accuse the link that they share; one alone is told as a path."""
 
-ENOUGH_FLOWS = 4
+ENOUGH_FLOWS = 3
 """If so many were slow over a link, and none was not, nobody asks again."""
 
 Numbers = NDArray[np.intp]
@@ -43,8 +45,9 @@ class Evidence:
         rates: of the flows.
         shares: of what each should have carried, NaN for unknown, shape (flows,).
         full: for each flow the links that were full.
-        times: how often each path was measured, shape (paths,).
-        against, favour: how many flows were slow over each link while it was full, and how many not, shape (links,).
+        times: how often each path was measured so that it tells something, shape (paths,).
+        against, favour: how many flows were slow over each link while it was full, by nothing else, and how many not, shape (links,).
+        mixed: whether a flow may be slow by what another one met, shape (flows,).
     """
 
     rates: Rates
@@ -53,11 +56,15 @@ class Evidence:
     times: Numbers
     against: Numbers
     favour: Numbers
+    mixed: NDArray[np.bool_]
 
     @property
     def doubted(self) -> NDArray[np.bool_]:
-        """Links that some flows speak against, and none for; shape (links,)."""
-        found: NDArray[np.bool_] = (self.against > 0) & (self.favour == 0)
+        """Links over which some flows were slow, and none that filled them was well; shape (links,)."""
+        found = np.zeros(len(self.favour), bool)
+        for i in np.flatnonzero(self.shares < SLOW).tolist():
+            found[self.full[i]] = True
+        found &= self.favour == 0
         return found
 
     @property
@@ -66,11 +73,18 @@ class Evidence:
         found: NDArray[np.bool_] = self.doubted & (self.against < ENOUGH_FLOWS)
         return found
 
+    def first_asked(self) -> list[int]:
+        """The same, those first that most speaks against."""
+        links = np.flatnonzero(self.asked)
+        order: list[int] = links[np.argsort(-self.against[links], kind="stable")].tolist()
+        return order
+
     def slow_flows(self) -> list[int]:
         """Those of which no other flow over the same path shows that it was an accident."""
         carried = self.rates.carried
         well = {each.row for each, share in zip(carried, self.shares, strict=True) if share >= SLOW}
-        return [i for i in np.flatnonzero(self.shares < SLOW).tolist() if carried[i].row not in well]
+        slow = np.flatnonzero((self.shares < SLOW) & ~self.mixed).tolist()
+        return [i for i in slow if carried[i].row not in well]
 
     def slow_links(self) -> tuple[list[Slow], list[int]]:
         """Links whose flows are all slow, those first that explain most, and the flows that none explains.
@@ -78,7 +92,7 @@ class Evidence:
         A switch all of whose links are slow, one way, is told instead of them if no link explains as much.
         """
         carried, ways = self.rates.carried, self.rates.ways
-        left = set(np.flatnonzero(self.shares < SLOW).tolist())
+        left = set(np.flatnonzero((self.shares < SLOW) & ~self.mixed).tolist())
         able = self.doubted & (self.against >= LEAST_FLOWS)
         found: list[Slow] = []
         while True:
@@ -124,12 +138,24 @@ def evidence(rates: Rates, limit: Numbers) -> Evidence:
     ways, shares = rates.ways, rates.shares(rates.carried)
     times = np.zeros(len(ways.names), np.intp)
     against, favour = np.zeros((2, len(limit)), np.intp)
-    full = []
-    for each, share in zip(rates.carried, shares, strict=True):
-        times[each.row] += 1
+    full, mixed = [], _mixed(rates, shares)
+    for each, share, is_mixed in zip(rates.carried, shares, mixed, strict=True):
+        times[each.row] += not is_mixed
         links = ways.links_of(each.row)
         mine = [link for link, count in zip(links, each.counts, strict=True) if count >= limit[link]]
         full.append(mine)
-        against[mine] += share < SLOW
+        against[mine] += share < SLOW and not is_mixed
         favour[mine] += share >= SLOW
-    return Evidence(rates, shares, full, times, against, favour)
+    return Evidence(rates, shares, full, times, against, favour, mixed)
+
+
+def _mixed(rates: Rates, shares: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which slow flows have acknowledgements that may have waited behind another slow flow, at either of their NICs."""
+    ways, slow = rates.ways, np.flatnonzero(shares < SLOW).tolist()
+    flows = [rates.carried[i] for i in slow]
+    into = {(each.at, int(ways.dst[each.row])) for each in flows}
+    out_of = {(each.at, int(ways.src[each.row])) for each in flows}
+    mixed = np.zeros(len(shares), bool)
+    for i, each in zip(slow, flows, strict=True):
+        mixed[i] = (each.at, int(ways.src[each.row])) in into or (each.at, int(ways.dst[each.row])) in out_of
+    return mixed

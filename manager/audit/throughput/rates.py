@@ -30,11 +30,13 @@ class Carried:
         row: its path in `Ways`.
         bps: payload that arrived.
         counts: how many flows crossed each of its links then.
+        at: which round that was.
     """
 
     row: int
     bps: float
     counts: tuple[int, ...]
+    at: int
 
 
 @dataclass
@@ -55,11 +57,12 @@ class Rates:
 
     def take(self, used: NDArray[np.intp], bps: Mapping[int, float]) -> None:
         """A round is over: what each path carried, and how many flows crossed each link, shape (links,)."""
-        self.carried += [self.of(row, rate, used) for row, rate in bps.items()]
+        at = 1 + (self.carried[-1].at if self.carried else 0)
+        self.carried += [self.of(row, rate, used, at) for row, rate in bps.items()]
 
-    def of(self, row: int, bps: float, used: NDArray[np.intp]) -> Carried:
-        """A flow of a round."""
-        return Carried(row, bps, tuple(used[self.ways.links_of(row)].tolist()))
+    def of(self, row: int, bps: float, used: NDArray[np.intp], at: int = 0) -> Carried:
+        """A flow of a round; 0 for one that is not kept."""
+        return Carried(row, bps, tuple(used[self.ways.links_of(row)].tolist()), at)
 
     def usual(self) -> dict[Class, float]:
         """What most flows of a class carried that shared no link, by class; of classes with enough flows."""

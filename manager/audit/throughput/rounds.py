@@ -36,16 +36,19 @@ class Room:
         ways: the paths.
         limit: how many flows may cross each link, shape (links,).
         barred: places of NICs that take no part.
+        one_way: whether a NIC that sends receives nothing: answers to what it sends then wait behind nothing.
 
     Attributes:
         rows: the paths of the round.
         used: how many of them cross each link.
     """
 
-    def __init__(self, ways: Ways, limit: NDArray[np.intp], barred: Iterable[int] = ()) -> None:
+    def __init__(
+        self, ways: Ways, limit: NDArray[np.intp], barred: Iterable[int] = (), *, one_way: bool = False
+    ) -> None:
         self.ways, self.rows = ways, list[int]()
         self.used = np.zeros(len(ways.links), np.intp)
-        self._limit = limit
+        self._limit, self._one_way = limit, one_way
         self._sends, self._receives = np.zeros((2, len(ways.nics)), bool)
         self._sends[list(barred)] = self._receives[list(barred)] = True
 
@@ -84,7 +87,10 @@ class Room:
         self._mark(row, False)
 
     def _mark(self, row: int, taken: bool) -> None:
-        self._sends[self.ways.src[row]] = self._receives[self.ways.dst[row]] = taken
+        src, dst = self.ways.src[row], self.ways.dst[row]
+        self._sends[src] = self._receives[dst] = taken
+        if self._one_way:
+            self._sends[dst] = self._receives[src] = taken
         self.used[self.ways.links_of(row)] += 1 if taken else -1
 
 

@@ -110,7 +110,19 @@ class Fabric:
                 for link in links[row]:
                     bounds[link] = max(bounds[link] - share, 0.0)
             left -= done
-        return {row: bps * self._luck() for row, bps in got.items()}
+        held = self._held(known, got)
+        return {row: bps * self._luck() * (0.6 if row in held else 1) for row, bps in got.items()}
+
+    def _held(self, known: Ways, got: Mapping[int, float]) -> set[int]:
+        """Flows whose acknowledgements wait in a NIC's slow link that another flow fills."""
+        full = {
+            known.links[link]
+            for row, bps in got.items()
+            for link in known.links_of(row)
+            if tuple(known.links[link]) in self.slow_bps and bps >= 0.99 * self.capacity(known.links[link])
+        }
+        back = {row: [known.links[known.links_of(row)[end]] for end in (0, -1)] for row in got}
+        return {row for row, ends in back.items() if any(DirectedLink(b, a) in full for a, b in ends)}
 
     def _luck(self) -> float:
         return (1 - self._draw.random() * self.noise) * (0.5 if self._draw.random() < self.accidents else 1)

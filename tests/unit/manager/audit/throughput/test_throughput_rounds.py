@@ -67,7 +67,7 @@ def test_a_slow_link_is_named_and_nothing_else(seed: int) -> None:
     link = draw.choice(links)
     slow = Fabric(**shape, seed=seed, slow_bps={tuple(link): 0.5 * fabric.capacity(link)})
     course, _ = run(slow, seed)
-    (one,) = found(course)
+    (one,) = (result for result in found(course) if result.check != BISECTION)
     assert f"{link.a} > {link.b}" in one.subject + one.found
     assert (one.check, one.verdict) == (THROUGHPUT, "fail")
     assert "carries 5" in one.found or "carries 4" in one.found
@@ -126,9 +126,9 @@ def test_nics_of_two_speeds() -> None:
 
 
 def test_all_are_slower_than_they_say() -> None:
-    fabric = Fabric(slow_bps={})
-    links = {tuple(link): 0.5 * NIC_BPS for link in fabric.ways().links}
-    course, _ = run(Fabric(slow_bps=links), speeds=dict.fromkeys(fabric.nics, round(NIC_BPS)))
+    fabric = Fabric()
+    speeds = dict.fromkeys(fabric.nics, round(NIC_BPS))
+    course, _ = run(fabric, speeds=speeds, told=lambda bps: {row: rate / 2 for row, rate in bps.items()})
     (one,) = found(course)
     assert (one.check, one.verdict) == (NIC_RATE, "warn")
     assert "100gbit" in one.found
