@@ -99,10 +99,20 @@ class Evidence:
             flows_of = self._flows_of(left, able)
             found_now = max(self._explaining(flows_of, able), key=lambda one: len(one.flows), default=None)
             if found_now is None or len(found_now.flows) < LEAST_FLOWS:
-                return found, [i for i in self.slow_flows() if i in left]
+                accused = {link for one in found for link in one.links}
+                return found, [i for i in self.slow_flows() if i in left and not self._may_wait(i, accused)]
             found.append(found_now)
             links = set(found_now.links)
             left = {i for i in left if not links.intersection(ways.links_of(carried[i].row))}
+
+    def _may_wait(self, flow: int, accused: set[int]) -> bool:
+        """Whether acknowledgements of a flow may have come by a slow link that another one filled."""
+        ways, mine = self.rates.ways, self.rates.carried[flow]
+        back = np.flatnonzero((ways.src == ways.dst[mine.row]) & (ways.dst == ways.src[mine.row]))
+        behind = accused.intersection(link for row in back.tolist() for link in ways.links_of(row))
+        return any(
+            behind.intersection(ways.links_of(each.row)) for each in self.rates.carried if each.at == mine.at
+        )
 
     def _flows_of(self, left: set[int], able: NDArray[np.bool_]) -> dict[int, list[int]]:
         flows: dict[int, list[int]] = {}
