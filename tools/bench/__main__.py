@@ -26,6 +26,7 @@ PARTS = {
     "planner": "placement.steps",
     "history": "history",
     "audit": "audit.judging",
+    "throughput": "audit.throughput",
     "page": "page.costs",
     "viewers": "page.period",
     "takeover": "bus.takeover",

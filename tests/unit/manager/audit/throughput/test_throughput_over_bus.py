@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from asynchronous import asynchronous
-from carrying import NIC_BPS, Fabric
 
 from cwdp.shared.bus.audits import LATE, FlowOrder, FlowReport, FlowTold
 from manager.audit.results import Audit
@@ -15,6 +14,7 @@ from manager.audit.service import flow_round
 from manager.audit.service.flow_round import Limits
 from manager.audit.service.throughput import Throughput
 from manager.audit.throughput.carried import Carried
+from tools.sim.audit.carrying import NIC_BPS, Fabric
 
 LASTS_S = 2.0
 

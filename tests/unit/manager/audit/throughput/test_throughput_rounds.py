@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from carrying import NIC_BPS, Fabric, run
 
 from manager.audit.results import Result
 from manager.audit.throughput.course import MOST_OF_ALL, Course
 from manager.audit.throughput.judged import BISECTION, NIC_RATE, THROUGHPUT, carried, judged
+from tools.sim.audit.carrying import NIC_BPS, Fabric, run
 
 SHAPES: list[dict[str, Any]] = [
     {},

@@ -1,6 +1,7 @@
 """Fabrics in arithmetic that carry flows: each gets its fair share of what its links carry (max-min)."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,9 +46,6 @@ class Fabric:
         self.owners = {f"10.0.{i >> 8}.{i & 255}": nic for i, nic in enumerate(self.nics)}
         self.routes = self._routes()
 
-    def leaf(self, nic: str) -> int:
-        return self.nics.index(nic) // self.hosts
-
     def _routes(self) -> Routes:
         numbers: dict[DirectedLink, int] = {}
         paths = {}
@@ -76,42 +74,49 @@ class Fabric:
         return [*up, f"c{core}", f"p{pod_b}s{other}", *down]
 
     def ways(self, seed: int = 1, without: Sequence[str] = ()) -> Ways:
+        """The paths that are known, but those of some NICs; which of like ones are taken is drawn by the seed."""
         return ways(self.routes, self.owners, [nic for nic in self.nics if nic not in without], seed)
 
     def capacity(self, link: DirectedLink) -> float:
+        """Of a link one way, in bit/s."""
         default = NIC_BPS if "/" in link.a + link.b else self.uplink_bps
         return self.slow_bps.get((link.a, link.b), default)
 
     def carry(self, known: Ways, rows: Sequence[int]) -> dict[int, float]:
-        """What flows over paths get at the same time: water-filling, in which a path's own bound is a link of its own."""
-        bounds: dict[object, float] = {
-            link: self.capacity(known.links[link]) for link in range(len(known.links))
-        }
-        links: dict[int, list[object]] = {}
-        for row in rows:
-            links[row] = list(known.links_of(row))
-            nodes = [known.links[link].b for link in known.links_of(row)]
-            for way, bps in self.slow_ways_bps.items():
-                if way == tuple(nodes[: len(way)]):
-                    links[row].append(way)
-                    bounds[way] = bps
+        """What flows over paths get at the same time, in bit/s: water-filling."""
+        got = self._shared(known, rows)
+        held = self._held(known, got)
+        return {row: bps * self._luck() * (0.6 if row in held else 1) for row, bps in got.items()}
+
+    def _shared(self, known: Ways, rows: Sequence[int]) -> dict[int, float]:
+        """A path's own bound is a link of its own."""
+        bounds, links = self._bounds(known, rows)
         got: dict[int, float] = {}
         left = set(rows)
         while left:
-            users: dict[object, int] = {}
-            for row in left:
-                for link in links[row]:
-                    users[link] = users.get(link, 0) + 1
+            users = Counter(link for row in left for link in links[row])
             tightest = min(users, key=lambda link: bounds[link] / users[link])
             share = bounds[tightest] / users[tightest]
             done = {row for row in left if tightest in links[row]}
-            for row in done:
-                got[row] = share
-                for link in links[row]:
-                    bounds[link] = max(bounds[link] - share, 0.0)
+            got |= dict.fromkeys(done, share)
+            for link in (link for row in done for link in links[row]):
+                bounds[link] = max(bounds[link] - share, 0.0)
             left -= done
-        held = self._held(known, got)
-        return {row: bps * self._luck() * (0.6 if row in held else 1) for row, bps in got.items()}
+        return got
+
+    def _bounds(
+        self, known: Ways, rows: Sequence[int]
+    ) -> tuple[dict[object, float], dict[int, list[object]]]:
+        """What each link carries, and which each path crosses."""
+        bounds: dict[object, float] = {i: self.capacity(link) for i, link in enumerate(known.links)}
+        links: dict[int, list[object]] = {row: list(known.links_of(row)) for row in rows}
+        for row in rows:
+            nodes = tuple(known.links[link].b for link in known.links_of(row))
+            for way, bps in self.slow_ways_bps.items():
+                if way == nodes[: len(way)]:
+                    links[row].append(way)
+                    bounds[way] = bps
+        return bounds, links
 
     def _held(self, known: Ways, got: Mapping[int, float]) -> set[int]:
         """Flows whose acknowledgements wait in a NIC's slow link that another flow fills."""
