@@ -18,6 +18,7 @@ from cwdp.agent.links import LinkTable
 from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.agent.walking.walker import Walks
 from cwdp.audit.collecting import Wanted, collect
+from cwdp.rdma.libraries import VERBS, library
 from cwdp.shared.audit.facts import HostFacts, Value
 from cwdp.shared.bus.audits import AuditOrder, AuditReport, audit_reports
 
@@ -120,6 +121,6 @@ def _flow_program(config: AgentConfig, steering: DesiredSteering) -> FlowProgram
         case "none":
             return None
         case "perftest":
-            return Perftest(config.xdp_nics, steering)
+            return Perftest(config.xdp_nics, steering, shim=library(VERBS))
         case command:
             return Command(command)

@@ -1,7 +1,8 @@
 """Flows by perftest's `ib_write_bw`: a server at each end that receives, a client at each that sends.
 
 The path of a queue pair is chosen by the NIC's dataplane, as soon as the program has said which number the far end has. What is
-carried before that is not measured: perftest leaves out the first second, and the last.
+carried before that is not measured: perftest leaves out the first second, and the last. Where the NIC's hardware sends by itself the
+verbs shim has the queue pair connected with the flow label of the port, without the agent.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
+from pathlib import Path
 from typing import Protocol
 
 from cwdp.agent.flows.programs import ProgramError, given_up, last_words, started
@@ -24,6 +26,7 @@ from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
+from cwdp.rdma.libraries import VERBS
 from cwdp.rdma.sport import SPORT_MIN
 from cwdp.shared.addresses import read_address, unmapped
 from cwdp.shared.bus.messages import SteerQp
@@ -44,7 +47,9 @@ MOST_LINES, MOST_WORDS = 1_000, 3
 """Of what the program says, and of its standard error in a trouble: the first of these says what was amiss."""
 
 NOT_INSTALLED = f"{PROGRAM} is not installed on this host (perftest)"
-NOT_PINNED = "the paths of this NIC's queue pairs cannot be chosen: it has no dataplane"
+NOT_PINNED = (
+    f"the paths of this NIC's queue pairs cannot be chosen: it has no dataplane, and {VERBS} is not installed"
+)
 NS_PER_S = 1_000_000_000
 
 _REMOTE = re.compile(rb"^\s*remote address:.*\bQPN (0x[0-9a-f]+)")
@@ -83,16 +88,24 @@ class Steers(Protocol):
 
 
 class Perftest:
-    """Flows of NICs that have a dataplane.
+    """Flows of RDMA devices.
 
     Args:
-        nics: those.
+        nics: those that have a dataplane.
         steering: has the dataplane steer their queue pairs.
         limits: of time.
+        shim: the library that programs load for the others; None where there is none.
     """
 
-    def __init__(self, nics: Collection[str], steering: Steers, limits: Limits | None = None) -> None:
-        self._nics, self._steering, self._limits = nics, steering, limits or Limits()
+    def __init__(
+        self,
+        nics: Collection[str],
+        steering: Steers,
+        limits: Limits | None = None,
+        *,
+        shim: Path | None = None,
+    ) -> None:
+        self._nics, self._steering, self._limits, self._shim = nics, steering, limits or Limits(), shim
 
     async def run(self, order: ProgramOrder) -> Sequence[ProgramTold]:
         """Have the flows made, all at once; see `cwdp.agent.flows.runner.FlowProgram`.
@@ -109,6 +122,8 @@ class Perftest:
         try:
             self._require_path(flow)
             command = _command(order, flow, _source_of(flow, found), self._limits)
+            if flow.nic not in self._nics:
+                command = [*_below(self._shim, flow), *command]
             if flow.sends:
                 return await self._send(order, flow, command)
             await self._receive(order, command)
@@ -118,7 +133,7 @@ class Perftest:
 
     def _require_path(self, flow: ProgramFlow) -> None:
         """Make sure that the path of a flow can be chosen; raises ProgramError."""
-        if flow.nic not in self._nics:
+        if flow.nic not in self._nics and self._shim is None:
             raise ProgramError(NOT_PINNED)
         if flow.sport < SPORT_MIN:
             raise ProgramError(f"queue pairs have source ports from {SPORT_MIN} on")
@@ -128,7 +143,8 @@ class Perftest:
         await asyncio.sleep(max(0, order.begin_at_ns - time.monotonic_ns()) / NS_PER_S)
         connect_until_s = time.monotonic() + self._limits.connect_s
         while True:
-            client = _Client(flow, order.cap_bps, self._steering, self._limits)
+            steering = self._steering if flow.nic in self._nics else None
+            client = _Client(flow, order.cap_bps, steering, self._limits)
             try:
                 return await client.run([*command, flow.peer_addr], self._limits.lasts_s(order))
             except ProgramError:
@@ -162,11 +178,17 @@ class Perftest:
 class _Client:
     """A run of the program that sends.
 
+    Args:
+        flow: which.
+        cap_bps: of it; 0 for none.
+        steering: chooses its path; None where that was done before.
+        limits: of time.
+
     Attributes:
         has_connected: to the server.
     """
 
-    def __init__(self, flow: ProgramFlow, cap_bps: int, steering: Steers, limits: Limits) -> None:
+    def __init__(self, flow: ProgramFlow, cap_bps: int, steering: Steers | None, limits: Limits) -> None:
         self._flow, self._cap_bps, self._steering, self._limits = flow, cap_bps, steering, limits
         self.has_connected = False
 
@@ -214,6 +236,8 @@ class _Client:
     async def _pin(self, qpn: int, stack: contextlib.AsyncExitStack) -> None:
         """Have the queue pair take the flow's path, and see that it does."""
         flow = self._flow
+        if self._steering is None:
+            return
         steer = SteerQp(nic=flow.nic, dst_addr=flow.peer_addr, qpn=qpn, sport=flow.sport)
         self._steering.pin(steer)
         stack.callback(self._steering.unpin, steer)
@@ -261,6 +285,11 @@ def _command(order: ProgramOrder, flow: ProgramFlow, source: VerbsSource, limits
         f"{name}={value}" if name.startswith("--") else f"{name}{value}" for name, value in options.items()
     ]
     return [*UNBUFFERED, PROGRAM, "-F", "--report_gbits", *words]
+
+
+def _below(shim: Path | None, flow: ProgramFlow) -> list[str]:
+    """How a program is started whose queue pairs take a port by themselves, whatever the agent wants of others."""
+    return ["env", f"LD_PRELOAD={shim}", "CWDP_VERBS=off", f"CWDP_VERBS_SPORT={flow.sport}"]
 
 
 def _sources(nics: Collection[str]) -> list[VerbsSource]:

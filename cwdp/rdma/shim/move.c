@@ -4,6 +4,7 @@
 #include "drain.h"
 #include "guard.h"
 #include "known.h"
+#include "label.h"
 #include "real.h"
 
 #include <errno.h>
@@ -93,14 +94,6 @@ uint64_t now_ns(void)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
-/* The lowest flow label, never 0, that leads to a source port (rdma_flow_label_to_udp_sport of libibverbs).
- */
-static uint32_t flow_label_of(uint16_t sport)
-{
-	uint32_t low = sport & 0x3fffu;
-	return low ? low : (1u << 14 | 1);
 }
 
 static int move_held(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by)

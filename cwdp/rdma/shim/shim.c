@@ -7,6 +7,7 @@
  */
 #include "agent.h"
 #include "known.h"
+#include "label.h"
 #include "posts/count.h"
 #include "real.h"
 #include "table.h"
@@ -14,12 +15,28 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
 /* Devices that refuse flow labels are rare: after one has, no label is given to any queue pair any more. */
 static _Atomic bool labels_refused;
+
+/* Of CWDP_VERBS_SPORT: all queue pairs of the program that have chosen none leave by this source port; 0 for
+ * none.
+ */
+static uint32_t wanted_label;
+
+#define LEAST_SPORT 0xc000 /* that a flow label can lead to */
+
+__attribute__((constructor)) static void load(void)
+{
+	const char *said = secure_getenv("CWDP_VERBS_SPORT");
+	long sport = said ? strtol(said, NULL, 10) : 0;
+	if (sport >= LEAST_SPORT && sport <= UINT16_MAX)
+		wanted_label = flow_label_of((uint16_t)sport);
+}
 
 static bool goes_to_rtr(const struct ibv_qp_attr *attr, int mask)
 {
@@ -57,15 +74,20 @@ static bool may_be_of_label(int failed)
 	}
 }
 
-/* With the table's flow label in place of the program's 0. Only what the mask names is copied: an older
- * program's structure is shorter.
+/* With a flow label in place of the program's 0. Only what the mask names is copied: an older program's
+ * structure is shorter.
  */
+static void copy_with(struct ibv_qp_attr *ours, const struct ibv_qp_attr *attr, int mask, uint32_t label)
+{
+	memcpy(ours, attr,
+	       mask & IBV_QP_RATE_LIMIT ? sizeof(*ours) : offsetof(struct ibv_qp_attr, rate_limit));
+	ours->ah_attr.grh.flow_label = label;
+}
+
 static int modify_with(struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask, uint32_t label)
 {
 	struct ibv_qp_attr ours;
-	memcpy(&ours, attr,
-	       mask & IBV_QP_RATE_LIMIT ? sizeof(ours) : offsetof(struct ibv_qp_attr, rate_limit));
-	ours.ah_attr.grh.flow_label = label;
+	copy_with(&ours, attr, mask, label);
 	return real_verbs()->modify_qp(qp, &ours, mask);
 }
 
@@ -131,6 +153,11 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr
 EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	int before = errno;
+	struct ibv_qp_attr ours;
+	if (wanted_label && wants_label(qp, attr, mask)) {
+		copy_with(&ours, attr, mask, wanted_label);
+		attr = &ours;
+	}
 	struct known *known = agent_wanted() ? known_enter(qp) : NULL;
 	if (known && goes_to_rtr(attr, mask))
 		agent_start();

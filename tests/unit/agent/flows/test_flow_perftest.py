@@ -75,7 +75,12 @@ class Setup:
         return self._called.read_text().splitlines()
 
     def run(
-        self, script: str, *flows: ProgramFlow, cap_bps: int = 0, lasts_s: float = 2.5
+        self,
+        script: str,
+        *flows: ProgramFlow,
+        cap_bps: int = 0,
+        lasts_s: float = 2.5,
+        shim: Path | None = None,
     ) -> Sequence[ProgramTold]:
         self._program.write_text(f'#!/bin/sh\necho "$@" >> {self._called}\n{script}\n')
         self._program.chmod(0o755)
@@ -87,7 +92,7 @@ class Setup:
             cap_bps=cap_bps,
             flows=list(flows),
         )
-        program = Perftest(["nic0"], self.steering, LIMITS)
+        program = Perftest(["nic0"], self.steering, LIMITS, shim=shim)
         return asyncio.run(program.run(order))
 
 
@@ -112,6 +117,18 @@ def test_the_queue_pair_is_steered_while_it_sends_only(setup: Setup) -> None:
     setup.run(SAYS, flow())
     assert setup.steering.were == [SteerQp(nic="nic0", dst_addr=PEER, qpn=0x102A4, sport=SPORT)]
     assert setup.steering.pinned == []
+
+
+def test_without_a_dataplane_the_shim_has_it_take_its_port(setup: Setup, tmp_path: Path) -> None:
+    shim, seen = tmp_path / "libshim.so", tmp_path / "seen"
+    script = f'echo "$LD_PRELOAD $CWDP_VERBS $CWDP_VERBS_SPORT" > {seen}\n{SAYS}'
+    nic1 = ProgramFlow(id=7, nic="nic1", local_addr="10.1.0.9", peer_addr=PEER, sends=True, sport=SPORT)
+    [told] = setup.run(script, nic1, shim=shim)
+    assert told == ProgramTold(id=7, carried_bytes=4800 * 65536, took_s=1)
+    library, *others = seen.read_text().split()
+    assert library.split(":")[0] == str(shim)
+    assert others == ["off", str(SPORT)]
+    assert setup.steering.were == []
 
 
 def test_one_that_the_dataplane_does_not_move_is_ended(setup: Setup) -> None:

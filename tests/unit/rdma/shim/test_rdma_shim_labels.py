@@ -9,8 +9,8 @@ from shim_programs import HERE, LABEL, SOURCES, TABLE, Start, labels
 
 from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import UNCOUNTED, Hello, QpPath, QpState, Route, Source
-from cwdp.rdma.sport import sport_to_flow_label
-from tools.shim import FakeAgent
+from cwdp.rdma.sport import flow_label_to_sport, sport_to_flow_label
+from tools.shim import Built, FakeAgent, Program
 from tools.shim.program import AV, ERR, ERRNO_BEFORE, GID, INIT, RESET, RTR, RTS
 
 
@@ -33,6 +33,42 @@ def test_the_programs_own_label_stays(start: Start) -> None:
     program, _ = start()
     program.connect(more="label=5")
     assert labels(program) == [5]
+
+
+@pytest.mark.parametrize("sport", [49_152, 50_123, 65_535])
+def test_a_port_of_the_programs_environment_comes_before_the_table(start: Start, sport: int) -> None:
+    program, _ = start(environment={"CWDP_VERBS_SPORT": str(sport)})
+    program.connect()
+    (label,) = labels(program)
+    assert (label > 0, flow_label_to_sport(label)) == (True, sport)
+
+
+def test_it_needs_no_agent_and_is_refused_as_the_programs_own(built: Built) -> None:
+    environment = {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": "off", "CWDP_VERBS_SPORT": "50123"}
+    with Program(built.linked, built, environment) as program:
+        program.do("open fake_0")
+        program.connect()
+        (label,) = labels(program)
+        assert flow_label_to_sport(label) == 50_123
+        program.do("refuse 1")
+        place, _, _ = program.do("create 0 rc")
+        program.do(f"modify {place} {INIT}")
+        failed, _ = program.do(f"modify {place} {RTR} path={GID.hex()}")
+        assert failed
+        assert [flow_label_to_sport(label) for label in labels(program)] == [50_123]
+
+
+def test_it_leaves_a_label_that_the_program_has_chosen(start: Start) -> None:
+    program, _ = start(environment={"CWDP_VERBS_SPORT": "50123"})
+    program.connect(more="label=5")
+    assert labels(program) == [5]
+
+
+@pytest.mark.parametrize("said", ["", "0", "4791", "49151", "65536", "-1", "x", "9" * 40])
+def test_what_is_no_port_counts_as_none(start: Start, said: str) -> None:
+    program, _ = start(environment={"CWDP_VERBS_SPORT": said})
+    program.connect()
+    assert labels(program) == [LABEL]
 
 
 def test_a_path_without_a_global_route_has_none(start: Start) -> None:
