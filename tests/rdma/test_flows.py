@@ -18,7 +18,8 @@ def rounds(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_a_flow_takes_the_path_of_its_port(rounds: list[dict[str, Any]]) -> None:
-    assert len({one["spine"] for one in rounds}) == MOST_SPINES
+    ways = {(one["spine"], one["by_shim"]) for one in rounds}
+    assert len(ways) == 2 * MOST_SPINES
     for one in rounds:
         packets = one["packets_by_spine"]
         assert packets[one["spine"]] >= MOSTLY * sum(packets.values())

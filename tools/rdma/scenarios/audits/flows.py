@@ -1,5 +1,7 @@
 """Flows of an audit's throughput by perftest: each on the path of a source port, over one spine and then another.
 
+First the dataplane chooses the path, then the verbs shim, as on NICs whose hardware sends.
+
 What an agent runs is run for both ends by this process, as emulated Python takes a minute to start.
 """
 
@@ -16,6 +18,7 @@ from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.steering import Steering
+from cwdp.rdma.libraries import VERBS, library
 from tools.rdma.scenarios.scenario import Bench, recorded
 from tools.rdma.testbed.fabric import RdmaHost
 from tools.rdma.testbed.verbs_agents import ports_by_spine
@@ -30,19 +33,22 @@ _GONE_S = 10.0
 
 
 def run(_hosts: Sequence[RdmaHost], bench: Bench) -> dict[str, Any]:
-    """A flow over each of two spines; what was told, sent by which spine, and left steered."""
+    """A flow over each of two spines, each way; what was told, sent by which spine, and left steered."""
     ways = list(ports_by_spine(bench.counters, bench.source, bench.target, "l2").items())[:MOST_SPINES]
-    return {"rounds": [_round(bench, number, *way) for number, way in enumerate(ways, start=1)]}
+    planned = [(by_shim, way) for by_shim in (False, True) for way in ways]
+    return {
+        "rounds": [_round(bench, i, *way, by_shim=by_shim) for i, (by_shim, way) in enumerate(planned, 1)]
+    }
 
 
-def _round(bench: Bench, number: int, spine: str, sport: int) -> dict[str, Any]:
+def _round(bench: Bench, number: int, spine: str, sport: int, *, by_shim: bool) -> dict[str, Any]:
     ends = ((bench.source, bench.target, True), (bench.target, bench.source, False))
     flows = [(host, _flow(host, peer, number, sport=sport, sends=sends)) for host, peer, sends in ends]
     with recorded(bench) as record:
         before = bench.counters.sent_to("l2")
-        told = asyncio.run(_both(flows))
+        told = asyncio.run(_both(flows, by_shim=by_shim))
         after = bench.counters.sent_to("l2")
-        record.update({"spine": spine, "sport": sport})
+        record.update({"spine": spine, "sport": sport, "by_shim": by_shim})
         record["told"] = [msgspec.to_builtins(one) for one in told]
         record["packets_by_spine"] = {name: after[name] - before[name] for name in after}
         with Maps(tree.here(bench.source.ifname)) as maps:
@@ -50,11 +56,11 @@ def _round(bench: Bench, number: int, spine: str, sport: int) -> dict[str, Any]:
     return record
 
 
-async def _both(flows: Sequence[tuple[RdmaHost, ProgramFlow]]) -> list[ProgramTold]:
-    return await asyncio.gather(*(_made(host, flow) for host, flow in flows))
+async def _both(flows: Sequence[tuple[RdmaHost, ProgramFlow]], *, by_shim: bool) -> list[ProgramTold]:
+    return await asyncio.gather(*(_made(host, flow, by_shim=by_shim) for host, flow in flows))
 
 
-async def _made(host: RdmaHost, flow: ProgramFlow) -> ProgramTold:
+async def _made(host: RdmaHost, flow: ProgramFlow, *, by_shim: bool) -> ProgramTold:
     """An end of a flow, as an agent makes it."""
     steering = DesiredSteering([host.ifname], lambda *why: print(*why, flush=True))
     steering.want([], None, [])
@@ -67,7 +73,8 @@ async def _made(host: RdmaHost, flow: ProgramFlow) -> ProgramTold:
         cap_bps=0,
         flows=[flow],
     )
-    [told] = await Perftest([host.ifname], steering, LIMITS).run(order)
+    with_dataplane = [] if by_shim else [host.ifname]
+    [told] = await Perftest(with_dataplane, steering, LIMITS, shim=library(VERBS)).run(order)
     await asyncio.sleep(_GONE_S)
     following.cancel()
     return told
