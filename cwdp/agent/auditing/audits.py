@@ -11,6 +11,7 @@ import msgspec
 from cwdp.agent.auditing.asking import Asking, AskingNic
 from cwdp.agent.auditing.reaching import reached
 from cwdp.agent.config import AgentConfig
+from cwdp.agent.flows.caps import Caps
 from cwdp.agent.flows.perftest import Perftest
 from cwdp.agent.flows.runner import Command, FlowProgram, Flows
 from cwdp.agent.hostbus import HostBus
@@ -45,7 +46,9 @@ class Audits:
         nics: Sequence[AskingNic] = (),
     ) -> None:
         self._walks = Walks(config.nics, links, config.probe_port)
-        self._flows = Flows(config, bus, links, _flow_program(config, steering), steering=steering)
+        self._flows = Flows(
+            config, bus, links, _flow_program(config, steering), steering=steering, caps=Caps(config.xdp_nics)
+        )
         self._own: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._asking = Asking(nics, self._own)
         self._bus = bus

@@ -123,7 +123,7 @@ class Perftest:
             self._require_path(flow)
             command = _command(order, flow, _source_of(flow, found), self._limits)
             if flow.nic not in self._nics:
-                command = [*_below(self._shim, flow), *command]
+                command = [*_below(self._shim, flow), *command, *_held_to(order, flow)]
             if flow.sends:
                 return await self._send(order, flow, command)
             await self._receive(order, command)
@@ -279,12 +279,17 @@ def _command(order: ProgramOrder, flow: ProgramFlow, source: VerbsSource, limits
         "--tclass": TRAFFIC_CLASS,
         "--source_ip": flow.local_addr,
     }
-    if order.cap_bps and flow.sends:
-        options |= {"--rate_limit_type": "SW", "--rate_units": "g", "--rate_limit": order.cap_bps / 1e9}
     words = [
         f"{name}={value}" if name.startswith("--") else f"{name}{value}" for name, value in options.items()
     ]
     return [*UNBUFFERED, PROGRAM, "-F", "--report_gbits", *words]
+
+
+def _held_to(order: ProgramOrder, flow: ProgramFlow) -> list[str]:
+    """How a program holds itself to a cap."""
+    if not (order.cap_bps and flow.sends):
+        return []
+    return ["--rate_limit_type=SW", "--rate_units=g", f"--rate_limit={order.cap_bps / 1e9}"]
 
 
 def _below(shim: Path | None, flow: ProgramFlow) -> list[str]:

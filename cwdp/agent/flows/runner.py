@@ -1,6 +1,7 @@
 """Flows that an audit's rounds order: taken one round at a time, held to bounds, and told."""
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -33,6 +34,7 @@ KEPT_S = 120.0
 END_S = 10.0
 """After its flows are over a flow program may take so long to end."""
 
+_log = logging.getLogger("cwdp.agent.flows")
 BUSY = "the flows of another round are under way on this host"
 NS_PER_S = 1_000_000_000
 
@@ -56,6 +58,16 @@ class Holds(Protocol):
 
     def release(self, ifname: str) -> None:
         """Do as is desired again."""
+
+
+class Holding(Protocol):
+    """See `cwdp.agent.flows.caps.Caps`."""
+
+    def hold(self, nic: str, peers: Collection[str], cap_bps: int) -> None:
+        """Hold what goes to some addresses to a rate."""
+
+    def let_go(self, nic: str) -> None:
+        """Hold nothing any more."""
 
 
 class Command:
@@ -87,6 +99,7 @@ class Flows:
         links: whose addresses flows have.
         program: makes them; None where there is to be none.
         steering: leaves them on their paths, which the planner might take them off.
+        caps: holds them to a cap.
 
     Attributes:
         counters: totals by name (`COUNTERS`).
@@ -100,10 +113,11 @@ class Flows:
         program: FlowProgram | None,
         *,
         steering: Holds,
+        caps: Holding,
     ) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._config, self._bus, self._links, self._program = config, bus, links, program
-        self._traffic, self._steering = Traffic(config), steering
+        self._traffic, self._steering, self._caps = Traffic(config), steering, caps
         self._ordered: asyncio.Queue[tuple[FlowOrder, int]] = asyncio.Queue(maxsize=1)
         self._under_way: FlowOrder | None = None
         self._answers: list[tuple[FlowOrder, FlowReport, float]] = []
@@ -145,7 +159,37 @@ class Flows:
         flows, troubles = self._sorted(order.flows)
         if not order.force:
             troubles |= await self._beside_others(flows)
-            flows = [flow for flow in flows if flow.id not in troubles]
+        flows = [flow for flow in flows if flow.id not in troubles]
+        capped = {flow.nic for flow in flows if flow.sends and order.cap_bps}
+        for nic in sorted(capped):
+            troubles |= await self._capped(nic, flows, order.cap_bps)
+        flows = [flow for flow in flows if flow.id not in troubles]
+        try:
+            told = await self._all_told(order, flows, came_ns)
+        finally:
+            await asyncio.to_thread(self._let_go, capped)
+        return [*(FlowTold(id=number, trouble=why) for number, why in troubles.items()), *told]
+
+    async def _capped(self, nic: str, flows: Sequence[ProgramFlow], cap_bps: int) -> dict[int, str]:
+        """Hold what a NIC sends to a cap; why flows are not to be made where that cannot be."""
+        mine = [flow for flow in flows if flow.nic == nic and flow.sends]
+        try:
+            await asyncio.to_thread(self._caps.hold, nic, {flow.peer_addr for flow in mine}, cap_bps)
+        except ProgramError as why:
+            return {flow.id: str(why) for flow in mine}
+        except CwdpError as error:
+            return {flow.id: f"no cap can be held on {nic}: {error.message}" for flow in mine}
+        return {}
+
+    def _let_go(self, capped: Collection[str]) -> None:
+        for nic in capped:
+            try:
+                self._caps.let_go(nic)
+            except CwdpError as error:
+                _log.warning("a cap is held on nic=%s error=%s", nic, error.message)
+
+    async def _all_told(self, order: FlowOrder, flows: list[ProgramFlow], came_ns: int) -> list[FlowTold]:
+        """What came of flows that can be made."""
         if flows:
             begin_at_ns = came_ns + round(order.begin_s * NS_PER_S)
             asked = ProgramOrder(
@@ -156,10 +200,8 @@ class Flows:
                 cap_bps=order.cap_bps,
                 flows=flows,
             )
-            told = await self._told(asked)
-        else:
-            told = []
-        return [*(FlowTold(id=number, trouble=why) for number, why in troubles.items()), *told]
+            return await self._told(asked)
+        return []
 
     def _sorted(self, asked: Sequence[Flow]) -> tuple[list[ProgramFlow], dict[int, str]]:
         """The flows that can be made, and why the others cannot."""

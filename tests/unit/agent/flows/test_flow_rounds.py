@@ -81,6 +81,24 @@ class Steering:
         del self.held[ifname]
 
 
+class Caps:
+    """Keeps what is held, and what was; `refuses` is why nothing can be."""
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+        self.were: list[tuple[str, set[str], int]] = []
+        self.refuses: Exception | None = None
+
+    def hold(self, nic: str, peers: set[str], cap_bps: int) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.held.add(nic)
+        self.were.append((nic, peers, cap_bps))
+
+    def let_go(self, nic: str) -> None:
+        self.held.discard(nic)
+
+
 class Setup:
     """A host with `nic0`, which has an IPv4 address, and `nic1`, which has no carrier."""
 
@@ -95,8 +113,8 @@ class Setup:
         ):
             links.take(message)
         settings = AgentConfig(nics=["nic0", "nic1", "nic2"], host="h1", **config)
-        self.steering = Steering()
-        self.flows = Flows(settings, self.bus, links, program, steering=self.steering)  # type: ignore[arg-type]
+        self.steering, self.caps = Steering(), Caps()
+        self.flows = Flows(settings, self.bus, links, program, steering=self.steering, caps=self.caps)  # type: ignore[arg-type]
         self.looked: list[str] = []
         self.busy: dict[str, bool | Exception] = {}
         self.flows._traffic.sends = self._sends  # type: ignore[method-assign]
@@ -333,3 +351,34 @@ def test_the_configuration_takes_a_word_or_a_command() -> None:
     for wrong in ("iperf", [], 3):
         with pytest.raises(msgspec.ValidationError):
             read(wrong)
+
+
+def test_a_cap_is_held_while_flows_are_sent() -> None:
+    setup = Setup(Program())
+    received = flow(2, sends=False)
+    [report] = setup.answers(order(flow(1), received, cap_bps=10**9))
+    assert [one.trouble for one in report.flows] == [""]
+    assert setup.caps.were == [("nic0", {PEER}, 10**9)]
+    assert setup.caps.held == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ProgramError("nic0 has slices of its own"), "nic0 has slices of its own"),
+        (RdmaError("no such thing", "look"), "no cap can be held on nic0: no such thing"),
+    ],
+)
+def test_where_no_cap_can_be_held_nothing_is_sent(error: Exception, why: str) -> None:
+    program = Program()
+    setup = Setup(program)
+    setup.caps.refuses = error
+    [report] = setup.answers(order(flow(1), cap_bps=10**9))
+    assert report.flows == [FlowTold(id=1, trouble=why)]
+    assert program.orders == []
+
+
+def test_without_a_cap_nothing_is_held() -> None:
+    setup = Setup(Program())
+    setup.answers(order(flow(1)))
+    assert setup.caps.were == []
