@@ -54,9 +54,9 @@ class Progress(Struct, frozen=True, kw_only=True):
     stage: Stage
     answered: int
     hosts: int
-    rounds: int
-    most_rounds: int
     left_s: float
+    rounds: int = 0
+    most_rounds: int = 0
 
 
 @dataclass

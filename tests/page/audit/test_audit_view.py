@@ -159,6 +159,17 @@ def test_where_there_is_none_and_one_is_under_way(
     browser.until_text("312 of 400 hosts told their walks; 12 s left at most.", "main")
     assert browser.violations() == []
     browser.picture(pictures / "audit-under-way.png")
+    server.audits.under_way = Progress(
+        number=1,
+        level="throughput",
+        stage="flows",
+        answered=400,
+        hosts=400,
+        left_s=50.0,
+        rounds=3,
+        most_rounds=23,
+    )
+    browser.until_text("3 of at most 23 rounds of flows are over; 50 s left at most.", "main")
     server.audits.kept, server.audits.under_way = [latest], None
     browser.until_text("nic-carrier", "main")
     assert "is under way" not in browser.text("main")
