@@ -4,8 +4,8 @@
 #include "drain.h"
 #include "guard.h"
 #include "known.h"
-#include "label.h"
 #include "real.h"
+#include "table.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
  */
 #include "agent.h"
 #include "known.h"
-#include "label.h"
 #include "posts/count.h"
 #include "real.h"
 #include "table.h"

@@ -13,3 +13,11 @@ bool table_take(int fd);
  * table has none.
  */
 uint32_t table_flow_label(const char *device, uint32_t port, uint32_t gid_index, const uint8_t dst[16]);
+
+/* The lowest flow label, never 0, that leads to a source port (rdma_flow_label_to_udp_sport of libibverbs).
+ */
+static inline uint32_t flow_label_of(uint16_t sport)
+{
+	uint32_t low = sport & 0x3fffu;
+	return low ? low : (1u << 14 | 1);
+}
