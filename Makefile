@@ -45,8 +45,8 @@ MPI_SOURCES  := $(wildcard tools/mpi/program/*.c)
 FUZZ_FRAMES  := 20000000
 FUZZ_MESSAGES := 20000000
 
-DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iperf3 iproute2 iputils-ping libbpf-dev libbpf1 \
-	libc6-dev libibverbs-dev libopenmpi-dev linux-libc-dev make nats-server openmpi-bin python3-bpfcc python3-pyverbs python3-venv python3-yaml \
+DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc ibsim-utils infiniband-diags iperf3 iproute2 iputils-ping libbpf-dev libbpf1 \
+	libc6-dev libibverbs-dev libopenmpi-dev linux-libc-dev make nats-server openmpi-bin opensm python3-bpfcc python3-pyverbs python3-venv python3-yaml \
 	tcpdump
 
 # Among them what our packages depend on: tests run their programs here.

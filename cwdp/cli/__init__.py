@@ -21,6 +21,7 @@ COMMANDS = {
     "fabric": ("cwdp.cli.cluster.fabric:fabric", "Show switches, links and which NIC sits where."),
     "fleet": ("cwdp.cli.cluster.fleet:fleet", "Which hosts and people are let in."),
     "host": ("cwdp.cli.cluster.host:host", "Show hosts, their interfaces and counters."),
+    "ib": ("cwdp.cli.local.ib:ib", "The InfiniBand fabric, as its management plane has it."),
     "job": ("cwdp.cli.cluster.job:job", "Show jobs: their iterations, and who makes the others wait."),
     "lab": ("tools.lab_cli:lab", "A leaf-spine fabric in network namespaces."),
     "link": ("cwdp.cli.cluster.link:link", "Show queues, loads and faults of the fabric's links."),

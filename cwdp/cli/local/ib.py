@@ -1,0 +1,186 @@
+"""`cwdp ib`: the InfiniBand fabric as a host with access to its management plane reads it. Nothing is written to it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cwdp.cli import tables
+from cwdp.cli.output import emit
+from cwdp.errors import ConfigError
+from cwdp.ib.asking import Asker
+from cwdp.ib.attributes import PortState
+from cwdp.ib.sweep import End, Fabric, Node, sweep
+from cwdp.ib.tables import named, read_tables, way
+from cwdp.ib.umad import Umad
+from cwdp.shared.rates import format_rate
+
+MOST_SLOW = 10
+"""Links that are told one by one."""
+
+DOWN_BPS = 0
+
+
+@click.group(name="ib")
+def ib() -> None:
+    """The InfiniBand fabric, as its management plane has it; nothing is written to it."""
+
+
+def _reading(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that all commands here share."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option(
+            "--port", type=click.IntRange(0, 255), default=0, help="Of the device.  [default: an active one]"
+        ),
+        click.option(
+            "--dev", metavar="DEVICE", default="", help="Ask by this device.  [default: one that is active]"
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@ib.command()
+@_reading
+def fabric(*, dev: str, port: int, as_json: bool) -> None:
+    """Show switches and hosts, their LIDs, and links that are down or slower than both ends could."""
+    with _asking(dev, port) as asker:
+        found = sweep(asker)
+        counters = dict(asker.counters)
+    emit(_fabric_json(found, counters), as_json=as_json, render=lambda: _render(found))
+
+
+@ib.command()
+@click.argument("src")
+@click.argument("dst")
+@_reading
+def path(*, src: str, dst: str, dev: str, port: int, as_json: bool) -> None:
+    """Show the ways from the host SRC to the host DST, by the tables of the switches: one for each LID of DST."""
+    with _asking(dev, port) as asker:
+        found = sweep(asker)
+        here, there = (_port_of(found, name) for name in (src, dst))
+        routes = read_tables(asker, found)
+    info = found.nodes[there.guid].ports[there.port]
+    rows = []
+    for dlid in range(info.lid, info.lid + (1 << info.lmc)):
+        leaves = way(found, routes, here, dlid)
+        rows.append({"dlid": dlid, "ports": None if leaves is None else named(found.nodes, leaves)})
+    emit(
+        {"src": src, "dst": dst, "lmc": info.lmc, "ways": rows},
+        as_json=as_json,
+        render=lambda: _ways(rows, info.lmc),
+    )
+
+
+@contextmanager
+def _asking(device: str, port: int) -> Iterator[Asker]:
+    with Umad(device, port) as opened:
+        yield Asker(opened)
+
+
+def _port_of(found: Fabric, name: str) -> End:
+    """The port of a host; raises ConfigError where there is none, or there are several."""
+    which, _, number = name.partition("/")
+    nodes = [node for node in found.nodes.values() if node.name == which and not node.is_switch]
+    if not nodes:
+        raise ConfigError(f"the fabric has no host {which}", "`cwdp ib fabric` shows those that there are")
+    ends = [End(node.guid, port) for node in nodes for port in node.ports if number in ("", str(port))]
+    if len(ends) != 1:
+        raise ConfigError(f"{len(ends)} ports of hosts are named {name}", f"name one, such as {which}/1")
+    return ends[0]
+
+
+def _fabric_json(found: Fabric, counters: dict[str, int]) -> dict[str, Any]:
+    return {
+        "nodes": [_node_json(node) for node in _in_order(found)],
+        "links": [
+            {
+                "a": named(found.nodes, [a])[0],
+                "b": named(found.nodes, [b])[0],
+                "rate_bps": _rate_bps(found, a),
+            }
+            for a, b in sorted(found.links.items())
+            if a < b
+        ],
+        "silent": named(found.nodes, found.silent),
+        "counters": counters,
+    }
+
+
+def _node_json(node: Node) -> dict[str, Any]:
+    lids = [(port.lid, port.lmc) for _, port in sorted(node.ports.items()) if port.lid]
+    return {
+        "name": node.name,
+        "guid": f"{node.guid:#018x}",
+        "is_switch": node.is_switch,
+        "port_count": node.port_count,
+        "lid": lids[0][0] if lids else None,
+        "lmc": lids[0][1] if lids else None,
+        "active_ports": _active(node),
+    }
+
+
+def _in_order(found: Fabric) -> list[Node]:
+    return sorted(found.nodes.values(), key=lambda node: (not node.is_switch, len(node.name), node.name))
+
+
+def _active(node: Node) -> int:
+    return sum(port.state == PortState.ACTIVE for number, port in node.ports.items() if number)
+
+
+def _rate_bps(found: Fabric, end: End) -> int:
+    port = found.nodes[end.guid].ports.get(end.port)
+    return DOWN_BPS if port is None else port.rate_bps
+
+
+def _render(found: Fabric) -> RenderableType:
+    switches = [node for node in _in_order(found) if node.is_switch]
+    table = tables.new_table("switch", "LID", "ports", "active", "hosts")
+    for node in switches:
+        hosts = [
+            found.nodes[there.guid].name
+            for number in sorted(node.ports)
+            if (there := found.links.get(End(node.guid, number))) and not found.nodes[there.guid].is_switch
+        ]
+        row = _node_json(node)
+        cells = (str(row["lid"] or "-"), str(row["port_count"]), str(row["active_ports"]))
+        table.add_row(Text(node.name), *cells, Text(" ".join(hosts) or "-"))
+    about = (
+        f"{len(found.nodes) - len(switches)} hosts, {len(switches)} switches, {len(found.links) // 2} links"
+        + (f", {len(found.silent)} ports of which the far end is silent" if found.silent else "")
+    )
+    slow = list(_slow(found))
+    more = [Text(f"and {len(slow) - MOST_SLOW} more such links", "yellow")] if len(slow) > MOST_SLOW else []
+    return Group(Text(about, "dim"), table, *slow[:MOST_SLOW], *more)
+
+
+def _slow(found: Fabric) -> Iterator[Text]:
+    """Links that carry less than both of their ends could."""
+    for a, b in sorted(found.links.items()):
+        ends = [found.nodes[end.guid].ports.get(end.port) for end in (a, b)]
+        if a < b and all(ends):
+            could_bps = min(end.widest * end.fastest_bps for end in ends if end is not None)
+            if 0 < (is_bps := _rate_bps(found, a)) < could_bps:
+                names = " - ".join(named(found.nodes, [a, b]))
+                yield Text(
+                    f"{names} carries {format_rate(is_bps)}, both ends could {format_rate(could_bps)}",
+                    "yellow",
+                )
+
+
+def _ways(rows: list[dict[str, Any]], lmc: int) -> RenderableType:
+    table = tables.new_table("DLID", "leaves by")
+    for row in rows:
+        table.add_row(
+            str(row["dlid"]), Text("no route" if row["ports"] is None else " > ".join(row["ports"]))
+        )
+    if lmc:
+        return table
+    return Group(
+        table,
+        Text("LMC is 0: one way only. `lmc` of opensm's configuration makes more (1: two, 2: four)", "dim"),
+    )

@@ -1,0 +1,96 @@
+"""Many attributes at once: requests under way together, those that are lost asked for again, what becomes of each counted."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from cwdp.ib.umad import Answer, Request
+
+AT_ONCE = 64
+"""Under way together: switches answer one after the other, and have little room for more."""
+
+TIMEOUT_MS, TRIES = 200, 3
+MOST_LATE = 2
+"""So many timeouts after the last answer nothing comes any more."""
+
+COUNTERS = ("asked", "answered", "refused", "timed_out", "unexpected")
+
+
+class Port(Protocol):
+    """See `cwdp.ib.umad.Umad`."""
+
+    def send(self, request: Request, number: int, timeout_ms: int) -> None:
+        """Ask."""
+
+    def receive(self, timeout_ms: int) -> Answer | None:
+        """The next that comes back."""
+
+
+class Asker:
+    """Asks by a port.
+
+    Args:
+        port: by which.
+        at_once: so many requests may be under way.
+
+    Attributes:
+        counters: totals by name (`COUNTERS`).
+    """
+
+    def __init__(self, port: Port, at_once: int = AT_ONCE) -> None:
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._port, self._at_once = port, at_once
+        self._number = 0
+
+    def ask(self, requests: Sequence[Request]) -> list[bytes | None]:
+        """The data of each answer, in the order of the requests; None for what is refused, or has no answer in `TRIES`.
+
+        Raises:
+            RdmaError: the port cannot send or receive.
+        """
+        found: list[bytes | None] = [None] * len(requests)
+        waiting = deque((place, 1) for place in range(len(requests)))
+        under_way: dict[int, tuple[int, int]] = {}
+        last_s = time.monotonic()
+        while waiting or under_way:
+            while waiting and len(under_way) < self._at_once:
+                place, attempt = waiting.popleft()
+                self._number += 1
+                under_way[self._number] = place, attempt
+                self._port.send(requests[place], self._number, TIMEOUT_MS)
+                self.counters["asked"] += 1
+            answer = self._port.receive(TIMEOUT_MS)
+            if answer is not None:
+                last_s = time.monotonic()
+                self._take(answer, under_way, waiting, found)
+            elif time.monotonic() - last_s > MOST_LATE * TIMEOUT_MS / 1e3:
+                for number in list(under_way):
+                    self._lose(number, under_way, waiting)
+                last_s = time.monotonic()
+        return found
+
+    def _take(
+        self,
+        answer: Answer,
+        under_way: dict[int, tuple[int, int]],
+        waiting: deque[tuple[int, int]],
+        found: list[bytes | None],
+    ) -> None:
+        number = answer.number & 0xFFFFFFFF  # the kernel has the upper half
+        if number not in under_way:
+            self.counters["unexpected"] += 1
+        elif answer.status is None:
+            self._lose(number, under_way, waiting)
+        else:
+            place, _ = under_way.pop(number)
+            self.counters["refused" if answer.status else "answered"] += 1
+            found[place] = None if answer.status else answer.data
+
+    def _lose(
+        self, number: int, under_way: dict[int, tuple[int, int]], waiting: deque[tuple[int, int]]
+    ) -> None:
+        place, attempt = under_way.pop(number)
+        self.counters["timed_out"] += 1
+        if attempt < TRIES:
+            waiting.append((place, attempt + 1))

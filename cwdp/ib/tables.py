@@ -1,0 +1,102 @@
+"""Where switches send what: their linear forwarding tables, and the exact way of each source and destination LID."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.ib.attributes import (
+    LIDS_A_BLOCK,
+    NO_ROUTE,
+    ask_forwarding,
+    ask_switch,
+    read_forwarding,
+    read_linear_top,
+)
+from cwdp.ib.sweep import Asks, End, Fabric, Node
+
+MOST_LIDS = 0xC000
+"""Unicast (IBTA 4.1.3)."""
+
+MOST_LINKS = 64
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of all switches.
+
+    Attributes:
+        guids: of the switches, in order.
+        ports: the port by which each sends packets to each LID, `NO_ROUTE` for none, shape (switches, LIDs).
+    """
+
+    guids: tuple[int, ...]
+    ports: NDArray[np.uint8]
+
+
+def read_tables(asker: Asks, fabric: Fabric) -> Tables:
+    """Ask all switches for their tables; a block that does not come has no routes.
+
+    Raises:
+        RdmaError: the port cannot send or receive.
+    """
+    switches = sorted((node for node in fabric.nodes.values() if node.is_switch), key=lambda node: node.guid)
+    tops = [
+        min(read_linear_top(data) if data is not None else 0, MOST_LIDS - 1)
+        for data in asker.ask([ask_switch(node.path) for node in switches])
+    ]
+    lids = LIDS_A_BLOCK * (1 + max(tops, default=0) // LIDS_A_BLOCK)
+    ports = np.full((len(switches), lids), NO_ROUTE, np.uint8)
+    blocks = [(row, block) for row, top in enumerate(tops) for block in range(1 + top // LIDS_A_BLOCK) if top]
+    told = asker.ask([ask_forwarding(switches[row].path, block) for row, block in blocks])
+    for (row, block), data in zip(blocks, told, strict=True):
+        if data is not None:
+            ports[row, block * LIDS_A_BLOCK : (block + 1) * LIDS_A_BLOCK] = read_forwarding(data)
+    return Tables(tuple(node.guid for node in switches), ports)
+
+
+def owners(fabric: Fabric) -> dict[int, End]:
+    """The port that owns each LID; of a switch port 0."""
+    return {
+        lid: End(node.guid, number)
+        for node in fabric.nodes.values()
+        for number, port in node.ports.items()
+        if port.lid and (number == 0 or not node.is_switch)
+        for lid in range(port.lid, port.lid + (1 << port.lmc))
+    }
+
+
+def way(fabric: Fabric, tables: Tables, src: End, dlid: int) -> list[End] | None:
+    """The ports that packets from a port to a LID leave by, the source's first; None where they do not come there.
+
+    Args:
+        fabric: as it was swept.
+        tables: of its switches.
+        src: of a channel adapter.
+        dlid: destination LID.
+    """
+    row = {guid: i for i, guid in enumerate(tables.guids)}
+    target = owners(fabric).get(dlid)
+    if target is None or dlid >= tables.ports.shape[1]:
+        return None
+    here, leaves = src, [src]
+    while len(leaves) <= MOST_LINKS:
+        there = fabric.links.get(here)
+        if there is None:
+            return None
+        if there.guid == target.guid and target.port in (there.port, 0):
+            return leaves
+        if there.guid not in row:
+            return None
+        port = int(tables.ports[row[there.guid], dlid])
+        if port == NO_ROUTE:
+            return None
+        here = End(there.guid, port)
+        leaves.append(here)
+    return None
+
+
+def named(nodes: Mapping[int, Node], ends: Sequence[End]) -> list[str]:
+    """Ports as people read them: `NODE/PORT`."""
+    return [f"{nodes[end.guid].name or f'{end.guid:#018x}'}/{end.port}" for end in ends]

@@ -1,0 +1,135 @@
+"""Subnets in memory that answer as switches and hosts do, and ports by which they are asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cwdp.ib.attributes import NO_ROUTE, Attribute, NodeType
+from cwdp.ib.umad import DATA_AT, MAD_BYTES, Answer, Request
+
+DATA_BYTES = MAD_BYTES - DATA_AT
+
+
+@dataclass
+class Node:
+    """One.
+
+    Attributes:
+        wires: the node and the port at the far end of each port.
+        lid, lmc: of a host's port 1, or a switch's port 0.
+        table: of a switch, the port for each LID.
+    """
+
+    name: str
+    guid: int
+    is_switch: bool
+    port_count: int
+    wires: dict[int, tuple["Node", int]] = field(default_factory=dict)
+    lid: int = 0
+    lmc: int = 0
+    table: dict[int, int] = field(default_factory=dict)
+    is_silent: bool = False
+
+    def answer(self, request: Request, by: int) -> bytes | None:
+        """The data; None for an attribute that it has not."""
+        data = bytearray(DATA_BYTES)
+        match request.attribute:
+            case Attribute.NODE_INFO:
+                data[2] = NodeType.SWITCH if self.is_switch else NodeType.CHANNEL_ADAPTER
+                data[3], data[36] = self.port_count, by
+                data[12:20] = self.guid.to_bytes(8)
+                data[20:28] = (self.guid + by).to_bytes(8)
+            case Attribute.NODE_DESCRIPTION:
+                name = self.name.encode()[:64]
+                data[: len(name)] = name
+            case Attribute.PORT_INFO:
+                if request.modifier > self.port_count:
+                    return None
+                self._port(data, request.modifier)
+            case Attribute.SWITCH_INFO if self.is_switch:
+                data[6:8] = max(self.table, default=0).to_bytes(2)
+            case Attribute.LINEAR_FORWARDING_TABLE if self.is_switch:
+                start = 64 * request.modifier
+                data[:64] = bytes(self.table.get(lid, NO_ROUTE) for lid in range(start, start + 64))
+            case _:
+                return None
+        return bytes(data)
+
+    def _port(self, data: bytearray, port: int) -> None:
+        linked = port in self.wires or port == 0
+        if port == 0 or not self.is_switch:
+            data[16:18] = self.lid.to_bytes(2)
+            data[34] = self.lmc
+        data[30], data[31] = 0b11, 2
+        data[32], data[33] = 7 << 4 | (4 if linked else 1), (5 if linked else 2) << 4
+        data[35], data[62] = 4 << 4, 2 << 4 | 3
+
+
+def wire(a: Node, port: int, b: Node, at: int) -> None:
+    """Join two ports."""
+    a.wires[port], b.wires[at] = (b, at), (a, port)
+
+
+@dataclass
+class Port:
+    """By which the subnet of a host is asked; answers come in the order of requests.
+
+    Attributes:
+        lost: numbers of transactions of which the first so many are lost.
+        asked: the requests that left.
+    """
+
+    host: Node
+    lost: Mapping[int, bool] = field(default_factory=dict)
+    asked: list[Request] = field(default_factory=list)
+    _answers: list[Answer] = field(default_factory=list)
+
+    def send(self, request: Request, number: int, timeout_ms: int) -> None:
+        del timeout_ms
+        self.asked.append(request)
+        if not self.lost.get(number):
+            self._answers.append(self._answer(request, number))
+
+    def receive(self, timeout_ms: int) -> Answer | None:
+        del timeout_ms
+        return self._answers.pop(0) if self._answers else None
+
+    def _answer(self, request: Request, number: int) -> Answer:
+        node, by = self.host, 1
+        assert isinstance(request.to, tuple)
+        for port in request.to:
+            if port not in node.wires:
+                return Answer(number, None, b"")
+            node, by = node.wires[port]
+        if node.is_silent:
+            return Answer(number, None, b"")
+        data = node.answer(request, by)
+        return Answer(number, 0, data) if data is not None else Answer(number, 0x1C, bytes(DATA_BYTES))
+
+
+def two_leaves(*, spines: int = 2, hosts: int = 2, lmc: int = 1) -> dict[str, Node]:
+    """Two leaves below spines, with LIDs and tables: LID `base + i` of a host goes by spine i."""
+    nodes: dict[str, Node] = {}
+    for i in range(spines):
+        nodes[f"s{i}"] = Node(f"s{i}", 0x1000 + i * 16, True, 2, lid=900 + i)
+    for leaf in range(2):
+        nodes[f"l{leaf}"] = Node(f"l{leaf}", 0x2000 + leaf * 16, True, hosts + spines, lid=950 + leaf)
+        for i in range(spines):
+            wire(nodes[f"l{leaf}"], hosts + 1 + i, nodes[f"s{i}"], leaf + 1)
+        for host in range(hosts):
+            name = f"h{leaf * hosts + host}"
+            nodes[name] = Node(name, 0x3000 + 16 * (leaf * hosts + host), False, 1, lmc=lmc)
+            nodes[name].lid = 16 + (leaf * hosts + host) * (1 << lmc)
+            wire(nodes[name], 1, nodes[f"l{leaf}"], host + 1)
+    _fill_tables(nodes, spines, hosts, lmc)
+    return nodes
+
+
+def _fill_tables(nodes: Mapping[str, Node], spines: int, hosts: int, lmc: int) -> None:
+    for number in range(2 * hosts):
+        leaf, place = divmod(number, hosts)
+        for i in range(1 << lmc):
+            lid = nodes[f"h{number}"].lid + i
+            for spine in range(spines):
+                nodes[f"s{spine}"].table[lid] = leaf + 1
+            nodes[f"l{leaf}"].table[lid] = place + 1
+            nodes[f"l{1 - leaf}"].table[lid] = hosts + 1 + i % spines

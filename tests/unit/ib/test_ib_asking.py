@@ -1,0 +1,80 @@
+"""Many requests at once: what is lost is asked for again, what is refused is not, nothing but questions leaves."""
+
+import pytest
+from subnets import Node, Port, two_leaves
+
+from cwdp.ib.asking import AT_ONCE, TRIES, Asker
+from cwdp.ib.attributes import Attribute, ask_name, ask_node, read_name
+from cwdp.ib.umad import MAD_BYTES, METHOD_GET, Answer, MadClass, Request
+
+
+def test_answers_come_in_the_order_of_requests() -> None:
+    port = Port(two_leaves()["h0"])
+    asker = Asker(port)
+    told = asker.ask([ask_name(path) for path in ((), (1,), (1, 3), (1, 4))])
+    assert [read_name(data) for data in told if data is not None] == ["h0", "l0", "s0", "s1"]
+    assert (asker.counters["asked"], asker.counters["answered"]) == (4, 4)
+
+
+def test_what_is_lost_is_asked_for_again() -> None:
+    asker = Asker(Port(two_leaves()["h0"], lost={1: True, 5: True}))
+    told = asker.ask([ask_name(()) for _ in range(4)])
+    assert [data is not None for data in told] == [True] * 4
+    assert (asker.counters["asked"], asker.counters["timed_out"]) == (6, 2)
+
+
+def test_what_never_answers_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    asker = Asker(Port(two_leaves()["h0"]))
+    assert asker.ask([ask_node((1, 9)), ask_name(())])[0] is None
+    assert asker.counters["timed_out"] == TRIES
+
+
+def test_what_is_refused_is_not_asked_for_again() -> None:
+    port = Port(two_leaves()["h0"])
+    asker = Asker(port)
+    unknown = Request(MadClass.SUBNET_DIRECT, Attribute.LINEAR_FORWARDING_TABLE, 0, ())
+    assert asker.ask([unknown]) == [None]
+    assert (len(port.asked), asker.counters["refused"]) == (1, 1)
+
+
+def test_an_answer_to_nothing_is_counted() -> None:
+    port = Port(two_leaves()["h0"])
+    port._answers.append(Answer(7 << 32 | 77, 0, b""))
+    asker = Asker(port)
+    assert asker.ask([ask_name(())]) != [None]
+    assert asker.counters["unexpected"] == 1
+
+
+def test_no_more_are_under_way_than_switches_have_room_for() -> None:
+    class Counting(Port):
+        most = under_way = 0
+
+        def send(self, request: Request, number: int, timeout_ms: int) -> None:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            super().send(request, number, timeout_ms)
+
+        def receive(self, timeout_ms: int) -> Answer | None:
+            self.under_way -= 1
+            return super().receive(timeout_ms)
+
+    port = Counting(two_leaves()["h0"])
+    assert None not in Asker(port).ask([ask_name(())] * 500)
+    assert port.most == AT_ONCE
+
+
+@pytest.mark.parametrize("to", [(), (1, 2, 3), 17])
+def test_all_that_leaves_asks(to: tuple[int, ...] | int) -> None:
+    kind = MadClass.SUBNET_DIRECT if isinstance(to, tuple) else MadClass.PERFORMANCE
+    packed = Request(kind, 0x11, 5, to, b"\x01\x02").packed(0x1234)
+    assert len(packed) == MAD_BYTES
+    assert (packed[1], packed[3]) == (kind, METHOD_GET)
+    assert int.from_bytes(packed[8:16]) == 0x1234
+    assert (packed[16:18], packed[20:24], packed[64:66]) == (b"\x00\x11", b"\x00\x00\x00\x05", b"\x01\x02")
+    if isinstance(to, tuple):
+        assert (packed[7], packed[129 : 129 + len(to)]) == (len(to), bytes(to))
+
+
+def test_a_node_of_that_kind_has_no_table() -> None:
+    node = Node("h", 1, False, 1)
+    assert node.answer(Request(MadClass.SUBNET_DIRECT, Attribute.SWITCH_INFO, 0, ()), 1) is None
