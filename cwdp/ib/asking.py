@@ -3,7 +3,7 @@
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from cwdp.ib.umad import Answer, Request
 
@@ -11,6 +11,7 @@ AT_ONCE = 64
 """Under way together: switches answer one after the other, and have little room for more."""
 
 TIMEOUT_MS, TRIES = 200, 3
+MOST_NUMBER = 0xFFFFFFFF
 MOST_LATE = 2
 """So many timeouts after the last answer nothing comes any more."""
 
@@ -20,7 +21,10 @@ COUNTERS = ("asked", "answered", "refused", "timed_out", "unexpected")
 class Port(Protocol):
     """See `cwdp.ib.umad.Umad`."""
 
-    def send(self, request: Request, number: int, timeout_ms: int) -> None:
+    def prepare(self, requests: Sequence[Request]) -> Any:
+        """Have requests ready to be sent."""
+
+    def send(self, made: Any, place: int, number: int, timeout_ms: int) -> None:
         """Ask."""
 
     def receive(self, timeout_ms: int) -> Answer | None:
@@ -49,16 +53,24 @@ class Asker:
         Raises:
             RdmaError: the port cannot send or receive.
         """
-        found: list[bytes | None] = [None] * len(requests)
-        waiting = deque((place, 1) for place in range(len(requests)))
+        return self.ask_again(self._port.prepare(requests), len(requests))
+
+    def prepare(self, requests: Sequence[Request]) -> Any:
+        """Have requests ready, for `ask_again`."""
+        return self._port.prepare(requests)
+
+    def ask_again(self, made: Any, count: int) -> list[bytes | None]:
+        """Ask what is ready; see `ask`."""
+        found: list[bytes | None] = [None] * count
+        waiting = deque((place, 1) for place in range(count))
         under_way: dict[int, tuple[int, int]] = {}
         last_s = time.monotonic()
         while waiting or under_way:
             while waiting and len(under_way) < self._at_once:
                 place, attempt = waiting.popleft()
-                self._number += 1
+                self._number = self._number % MOST_NUMBER + 1
                 under_way[self._number] = place, attempt
-                self._port.send(requests[place], self._number, TIMEOUT_MS)
+                self._port.send(made, place, self._number, TIMEOUT_MS)
                 self.counters["asked"] += 1
             answer = self._port.receive(TIMEOUT_MS)
             if answer is not None:
@@ -77,7 +89,7 @@ class Asker:
         waiting: deque[tuple[int, int]],
         found: list[bytes | None],
     ) -> None:
-        number = answer.number & 0xFFFFFFFF  # the kernel has the upper half
+        number = answer.number & MOST_NUMBER  # the kernel has the upper half
         if number not in under_way:
             self.counters["unexpected"] += 1
         elif answer.status is None:

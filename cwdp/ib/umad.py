@@ -10,6 +10,7 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from struct import Struct
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +23,8 @@ METHOD_GET, METHOD_GET_RESPONSE = 0x01, 0x81
 MOST_HOPS = 63
 PERMISSIVE_LID = 0xFFFF
 
-_PATH_AT = 128
+_PATH_AT, _TRANSACTION_AT = 128, 8
+_TRANSACTION = Struct(">Q")
 _STATUS_BITS = 0x7FFF
 """All but the direction of a direct route."""
 
@@ -58,13 +60,12 @@ class Request:
     to: tuple[int, ...] | int
     data: bytes = b""
 
-    def packed(self, number: int) -> bytes:
-        """The datagram, with this transaction number."""
+    def packed(self) -> bytes:
+        """The datagram; the number of its transaction is 0."""
         mad = bytearray(MAD_BYTES)
         hops = len(self.to) if isinstance(self.to, tuple) else 0
         mad[0:4] = bytes((1, self.kind, CLASS_VERSION, METHOD_GET))
         mad[7] = hops
-        mad[8:16] = number.to_bytes(8)
         mad[16:18] = self.attribute.to_bytes(2)
         mad[20:24] = self.modifier.to_bytes(4)
         if isinstance(self.to, tuple):
@@ -77,6 +78,22 @@ class Request:
     def lid(self) -> int:
         """Where it is sent."""
         return self.to if isinstance(self.to, int) else PERMISSIVE_LID
+
+
+class Prepared:
+    """Requests that can be sent as often as one likes.
+
+    Attributes:
+        buffer: one after the other, each as libibumad wants it.
+        at: where it is.
+        stride: bytes of each.
+        agents: by which each is sent.
+    """
+
+    def __init__(self, count: int, stride: int) -> None:
+        self.buffer, self.stride = bytearray(count * stride), stride
+        self.at = _address(self.buffer) if count else 0
+        self.agents: list[int] = []
 
 
 @dataclass(frozen=True)
@@ -112,11 +129,8 @@ class Umad:
             raise _cannot_open(device, -self._port)
         self._header_bytes: int = self._lib.umad_size()
         self._agents: dict[MadClass, int] = {}
-        self._out, self._in = (
-            bytearray(self._header_bytes + MAD_BYTES),
-            bytearray(self._header_bytes + MAD_BYTES),
-        )
-        self._out_at, self._in_at = (_address(each) for each in (self._out, self._in))
+        self._in = bytearray(self._header_bytes + MAD_BYTES)
+        self._in_at = _address(self._in)
 
     def __enter__(self) -> Self:
         return self
@@ -131,23 +145,37 @@ class Umad:
             self._lib.umad_unregister(self._port, agent)
         self._lib.umad_close_port(self._port)
 
-    def send(self, request: Request, number: int, timeout_ms: int) -> None:
+    def prepare(self, requests: Sequence[Request]) -> Prepared:
+        """Have requests ready to be sent.
+
+        Raises:
+            RdmaError: nobody may ask so.
+        """
+        header = self._header_bytes
+        made = Prepared(len(requests), header + MAD_BYTES)
+        for place, request in enumerate(requests):
+            at = place * made.stride
+            qp, qkey = (QP1, QP1_QKEY) if request.kind is MadClass.PERFORMANCE else (0, 0)
+            self._lib.umad_set_addr(made.at + at, request.lid, qp, 0, qkey)
+            made.buffer[at + header : at + made.stride] = request.packed()
+            made.agents.append(self._agent(request.kind))
+        return made
+
+    def send(self, made: Prepared, place: int, number: int, timeout_ms: int) -> None:
         """Ask.
 
         Args:
-            request: what.
-            number: of the transaction, the lower half of which must be none of another that is under way.
+            made: requests.
+            place: which of them.
+            number: of the transaction, 32 bits; no other that is under way has it.
             timeout_ms: after which it comes back unanswered.
 
         Raises:
             RdmaError: it cannot be sent.
         """
-        header, out = self._header_bytes, self._out
-        out[header : header + MAD_BYTES] = request.packed(number)
-        qp, qkey = (QP1, QP1_QKEY) if request.kind is MadClass.PERFORMANCE else (0, 0)
-        self._lib.umad_set_addr(self._out_at, request.lid, qp, 0, qkey)
-        agent = self._agent(request.kind)
-        failed = self._lib.umad_send(self._port, agent, self._out_at, MAD_BYTES, timeout_ms, 0)
+        at = place * made.stride
+        _TRANSACTION.pack_into(made.buffer, at + self._header_bytes + _TRANSACTION_AT, number)
+        failed = self._lib.umad_send(self._port, made.agents[place], made.at + at, MAD_BYTES, timeout_ms, 0)
         if failed:
             raise RdmaError(f"a management datagram cannot be sent: errno {-failed}", "see `ibstat`")
 

@@ -1,6 +1,6 @@
 """Subnets in memory that answer as switches and hosts do, and ports by which they are asked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cwdp.ib.attributes import NO_ROUTE, Attribute, NodeType
@@ -83,8 +83,12 @@ class Port:
     asked: list[Request] = field(default_factory=list)
     _answers: list[Answer] = field(default_factory=list)
 
-    def send(self, request: Request, number: int, timeout_ms: int) -> None:
+    def prepare(self, requests: Sequence[Request]) -> Sequence[Request]:
+        return requests
+
+    def send(self, made: Sequence[Request], place: int, number: int, timeout_ms: int) -> None:
         del timeout_ms
+        request = made[place]
         self.asked.append(request)
         if not self.lost.get(number):
             self._answers.append(self._answer(request, number))

@@ -1,5 +1,7 @@
 """Many requests at once: what is lost is asked for again, what is refused is not, nothing but questions leaves."""
 
+from collections.abc import Sequence
+
 import pytest
 from subnets import Node, Port, two_leaves
 
@@ -49,10 +51,10 @@ def test_no_more_are_under_way_than_switches_have_room_for() -> None:
     class Counting(Port):
         most = under_way = 0
 
-        def send(self, request: Request, number: int, timeout_ms: int) -> None:
+        def send(self, made: Sequence[Request], place: int, number: int, timeout_ms: int) -> None:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
-            super().send(request, number, timeout_ms)
+            super().send(made, place, number, timeout_ms)
 
         def receive(self, timeout_ms: int) -> Answer | None:
             self.under_way -= 1
@@ -66,10 +68,9 @@ def test_no_more_are_under_way_than_switches_have_room_for() -> None:
 @pytest.mark.parametrize("to", [(), (1, 2, 3), 17])
 def test_all_that_leaves_asks(to: tuple[int, ...] | int) -> None:
     kind = MadClass.SUBNET_DIRECT if isinstance(to, tuple) else MadClass.PERFORMANCE
-    packed = Request(kind, 0x11, 5, to, b"\x01\x02").packed(0x1234)
+    packed = Request(kind, 0x11, 5, to, b"\x01\x02").packed()
     assert len(packed) == MAD_BYTES
     assert (packed[1], packed[3]) == (kind, METHOD_GET)
-    assert int.from_bytes(packed[8:16]) == 0x1234
     assert (packed[16:18], packed[20:24], packed[64:66]) == (b"\x00\x11", b"\x00\x00\x00\x05", b"\x01\x02")
     if isinstance(to, tuple):
         assert (packed[7], packed[129 : 129 + len(to)]) == (len(to), bytes(to))

@@ -87,9 +87,9 @@ async def _made(host: RdmaHost, flow: ProgramFlow, planned: Planned) -> ProgramT
     )
     with_dataplane = [] if planned.by_shim else [host.ifname]
     caps = Caps(with_dataplane if flow.sends and planned.cap_bps else [])
-    caps.hold(host.ifname, [flow.peer_addr], planned.cap_bps)
+    await asyncio.to_thread(caps.hold, host.ifname, [flow.peer_addr], planned.cap_bps)
     [told] = await Perftest(with_dataplane, steering, LIMITS, shim=library(VERBS)).run(order)
-    caps.let_go(host.ifname)
+    await asyncio.to_thread(caps.let_go, host.ifname)
     await asyncio.sleep(_GONE_S)
     following.cancel()
     return told

@@ -1,0 +1,105 @@
+"""Counters of ports: how they are asked for and read, and by how much they have grown. Pure.
+
+IBTA Architecture Specification, volume 1, 16.1.3.5 (PortCounters) and 16.1.4.11 (PortCountersExtended). Those of 32 bits and less
+stand still at their most; those of 64 bits go on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.ib.umad import MadClass, Request
+
+PORT_COUNTERS, PORT_COUNTERS_EXTENDED = 0x12, 0x1D
+WORD_BYTES = 4
+"""Data is counted in words."""
+
+SMALL = np.dtype(
+    {
+        "names": [
+            "symbol_errors", "link_recoveries", "link_downed", "receive_errors", "remote_physical_errors", "relay_errors",
+            "send_discards", "vl15_dropped", "send_wait",
+        ],
+        "formats": [">u2", "u1", "u1", ">u2", ">u2", ">u2", ">u2", ">u2", ">u4"],
+        "offsets": [4, 6, 7, 8, 10, 12, 14, 22, 40],
+        "itemsize": 192,
+    }
+)  # fmt: skip
+LARGE = np.dtype(
+    {
+        "names": ["sent_words", "received_words", "sent_packets", "received_packets"],
+        "formats": [">u8"] * 4,
+        "offsets": [8, 16, 24, 32],
+        "itemsize": 192,
+    }
+)
+NAMES: tuple[str, ...] = (*(SMALL.names or ()), *(LARGE.names or ()))
+MOST = np.array(
+    [2 ** (8 * of[name].itemsize) - 1 for of in (SMALL, LARGE) for name in of.names or ()], np.uint64
+)
+"""Of each counter."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Counters of many ports.
+
+    Attributes:
+        at_s: a monotonic clock.
+        values: in the order of `NAMES`, shape (ports, counters).
+        known: whether a port told them, those of 64 bits apart, shape (ports, 2).
+    """
+
+    at_s: float
+    values: NDArray[np.uint64]
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Between two readings.
+
+    Attributes:
+        per_s: of each counter, NaN where it is not known, shape (ports, counters).
+        stuck: counters that stand at their most: nobody can say whether they grow, shape (ports, counters).
+    """
+
+    per_s: NDArray[np.float64]
+    stuck: NDArray[np.bool_]
+
+
+def ask_counters(lid: int, port: int) -> tuple[Request, Request]:
+    """For `reading`: both attributes of a port of the node that owns a LID."""
+    select = bytes((0, port))
+    return (
+        Request(MadClass.PERFORMANCE, PORT_COUNTERS, 0, lid, select),
+        Request(MadClass.PERFORMANCE, PORT_COUNTERS_EXTENDED, 0, lid, select),
+    )
+
+
+def reading(told: Sequence[bytes | None], at_s: float) -> Reading:
+    """Of answers to `ask_counters`, two for each port."""
+    empty = bytes(SMALL.itemsize)
+    known = np.array([data is not None for data in told], bool).reshape(-1, 2)
+    parts = [
+        np.frombuffer(b"".join(data or empty for data in told[i::2]), of)
+        for i, of in enumerate((SMALL, LARGE))
+    ]
+    columns = [part[name].astype(np.uint64) for part in parts for name in part.dtype.names or ()]
+    return Reading(
+        at_s, np.stack(columns, axis=1) if columns else np.zeros((0, len(NAMES)), np.uint64), known
+    )
+
+
+def growth(before: Reading, after: Reading) -> Growth:
+    """By how much counters have grown; one that is smaller than it was has begun anew, from 0."""
+    is_small = np.arange(len(NAMES)) < len(SMALL.names or ())
+    known = np.where(is_small, *((before.known[:, i] & after.known[:, i])[:, None] for i in (0, 1)))
+    was_reset = after.values < before.values
+    grown = np.where(was_reset, after.values, after.values - np.where(was_reset, 0, before.values))
+    stuck = known & is_small & (after.values == MOST)
+    took_s = after.at_s - before.at_s
+    per_s = np.where(known & ~stuck, grown / took_s if took_s > 0 else np.nan, np.nan)
+    return Growth(per_s, stuck)

@@ -1,0 +1,72 @@
+"""Counters of ports: what they say, by how much they grow, those that began anew, and those that stand at their most."""
+
+import numpy as np
+import pytest
+
+from cwdp.ib.counters import LARGE, MOST, NAMES, SMALL, ask_counters, growth, reading
+from cwdp.ib.umad import DATA_AT, MadClass
+
+
+def told(**values: int) -> tuple[bytes, bytes]:
+    """Both answers of a port."""
+    small, large = np.zeros(1, SMALL), np.zeros(1, LARGE)
+    for name, value in values.items():
+        (small if name in (SMALL.names or ()) else large)[name] = value
+    return small.tobytes(), large.tobytes()
+
+
+def grown(before: dict[str, int], after: dict[str, int], took_s: float = 2.0) -> dict[str, float]:
+    found = growth(reading(told(**before), 10.0), reading(told(**after), 10.0 + took_s))
+    return dict(zip(NAMES, found.per_s[0].tolist(), strict=True))
+
+
+def test_both_attributes_of_a_port_are_asked_for() -> None:
+    small, large = ask_counters(17, 5)
+    assert [(one.kind, one.attribute, one.to) for one in (small, large)] == [
+        (MadClass.PERFORMANCE, 0x12, 17),
+        (MadClass.PERFORMANCE, 0x1D, 17),
+    ]
+    assert small.packed()[DATA_AT : DATA_AT + 2] == b"\x00\x05"
+
+
+def test_they_are_where_the_specification_has_them() -> None:
+    data = bytearray(192)
+    data[4:6], data[7], data[8:10], data[40:44] = b"\x01\x02", 9, b"\x00\x03", b"\x00\x00\x01\x00"
+    large = bytearray(192)
+    large[8:16] = (1 << 40).to_bytes(8)
+    found = reading((bytes(data), bytes(large)), 1.0)
+    values = dict(zip(NAMES, found.values[0].tolist(), strict=True))
+    assert (values["symbol_errors"], values["link_downed"], values["receive_errors"]) == (0x102, 9, 3)
+    assert (values["send_wait"], values["sent_words"]) == (256, 1 << 40)
+
+
+def test_growth_is_by_the_second() -> None:
+    assert grown({"sent_words": 100}, {"sent_words": 1_100})["sent_words"] == 500.0
+
+
+def test_one_that_is_smaller_has_begun_anew() -> None:
+    assert grown({"symbol_errors": 900}, {"symbol_errors": 10})["symbol_errors"] == 5.0
+
+
+@pytest.mark.parametrize("name", SMALL.names or ())
+def test_one_that_stands_at_its_most_tells_nothing(name: str) -> None:
+    most = int(MOST[NAMES.index(name)])
+    found = growth(reading(told(**{name: most - 1}), 0.0), reading(told(**{name: most}), 1.0))
+    assert np.isnan(found.per_s[0, NAMES.index(name)])
+    assert found.stuck[0].tolist() == [each == name for each in NAMES]
+
+
+def test_what_is_not_told_is_not_known() -> None:
+    before, after = reading(told(link_downed=1), 0.0), reading((None, told(sent_words=5)[1]), 1.0)
+    found = growth(before, after)
+    assert np.isnan(found.per_s[0, NAMES.index("link_downed")])
+    assert found.per_s[0, NAMES.index("sent_words")] == 5.0
+    assert not found.stuck.any()
+
+
+def test_many_ports_and_none() -> None:
+    answers = [one for i in range(5) for one in told(link_downed=i, sent_packets=i)]
+    found = reading(answers, 0.0)
+    assert found.values[:, NAMES.index("link_downed")].tolist() == list(range(5))
+    assert found.known.all()
+    assert reading([], 0.0).values.shape == (0, len(NAMES))
