@@ -1,5 +1,7 @@
 """`cwdp ib`: the InfiniBand fabric as a host with access to its management plane reads it. Nothing is written to it."""
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,10 +15,14 @@ from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.ib.asking import Asker
 from cwdp.ib.attributes import PortState
+from cwdp.ib.counters import LARGE, NAMES, WORD_BYTES, ask_counters, growth, reading
 from cwdp.ib.sweep import End, Fabric, Node, sweep
 from cwdp.ib.tables import named, read_tables, way
 from cwdp.ib.umad import Umad
 from cwdp.shared.rates import format_rate
+
+TROUBLES = ("send_wait", *(name for name in NAMES if name != "send_wait" and name not in (LARGE.names or ())))
+"""What grows on a port only while something is amiss or it waits."""
 
 MOST_SLOW = 10
 """Links that are told one by one."""
@@ -74,6 +80,64 @@ def path(*, src: str, dst: str, dev: str, port: int, as_json: bool) -> None:
         as_json=as_json,
         render=lambda: _ways(rows, info.lmc),
     )
+
+
+@ib.command()
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    help="Between two readings.",
+)
+@click.option("--all", "with_all", is_flag=True, help="Also ports of which nothing but data grows.")
+@_reading
+def counters(*, seconds: float, with_all: bool, dev: str, port: int, as_json: bool) -> None:
+    """Show by how much the ports' counters grow in a second: data, waiting, errors. Ports with errors, or that wait, unless told."""
+    with _asking(dev, port) as asker:
+        found = sweep(asker)
+        ends = [
+            End(node.guid, number) for node in _in_order(found) for number in sorted(node.ports) if number
+        ]
+        made = asker.prepare([one for end in ends for one in ask_counters(_lid(found, end), end.port)])
+        before = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic())
+        time.sleep(seconds)
+        after = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic())
+    grown = growth(before, after)
+    told = zip(named(found.nodes, ends), grown.per_s.tolist(), grown.stuck.tolist(), strict=True)
+    rows = [_counters_json(*one) for one in told]
+    shown = [row for row in rows if with_all or row["stuck"] or any(row["per_s"][name] for name in TROUBLES)]
+    emit({"ports": shown}, as_json=as_json, render=lambda: _counters(shown, len(rows)))
+
+
+def _lid(found: Fabric, end: End) -> int:
+    node = found.nodes[end.guid]
+    return node.ports[0 if node.is_switch else end.port].lid
+
+
+def _counters_json(name: str, per_s: list[float], stuck: list[bool]) -> dict[str, Any]:
+    return {
+        "port": name,
+        "per_s": {
+            each: None if math.isnan(value) else value for each, value in zip(NAMES, per_s, strict=True)
+        },
+        "stuck": [each for each, is_stuck in zip(NAMES, stuck, strict=True) if is_stuck],
+    }
+
+
+def _counters(rows: list[dict[str, Any]], count: int) -> RenderableType:
+    table = tables.new_table("port", "sends", "receives", "waits", "grows in a second")
+    for row in rows:
+        per_s = row["per_s"]
+        rates = [
+            "-" if per_s[name] is None else format_rate(8 * WORD_BYTES * per_s[name])
+            for name in ("sent_words", "received_words")
+        ]
+        errors = [f"{name} {per_s[name]:g}" for name in TROUBLES[1:] if per_s[name]]
+        errors += [f"{name} at its most" for name in row["stuck"]]
+        waits = "-" if per_s["send_wait"] is None else f"{per_s['send_wait']:g}"
+        table.add_row(Text(row["port"]), *rates, waits, Text(", ".join(errors).replace("_", " ") or "-"))
+    return Group(table, Text(f"{len(rows)} of {count} ports", "dim"))
 
 
 @contextmanager

@@ -4,7 +4,9 @@ import json
 import random
 import re
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,7 @@ def test_a_link_that_is_gone_is_seen(subnet: Subnet) -> None:
         assert sum(one is None for one in ways) == 1
     finally:
         subnet.console('link "l1"[5] "s1"[1]')
+        subnet.sweep()
 
 
 @pytest.mark.parametrize(
@@ -101,6 +104,23 @@ def test_what_cannot_be_told_is_said(
 ) -> None:
     done = subnet.run("h1", [*CWDP, "ib", *arguments])
     assert (done.returncode, said in done.stdout, "Traceback" in done.stdout) == (status, True, False)
+
+
+def test_nothing_grows_on_a_subnet_that_is_well(subnet: Subnet) -> None:
+    ports = _told(subnet, "counters", "--seconds", "0.2", "--all")["ports"]
+    assert len(ports) == 16 + 8 * 4 + 4 * 4
+    assert not any(one["per_s"]["symbol_errors"] or one["stuck"] for one in ports)
+    assert _told(subnet, "counters", "--seconds", "0.2")["ports"] == []
+
+
+def test_errors_of_a_port_are_told_and_of_no_other(subnet: Subnet) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(_told, subnet, "counters", "--seconds", "3")
+        time.sleep(1.5)
+        subnet.console('PerformanceSet "l1"[5] PortCounters.SymbolErrorCounter=30')
+        (port,) = running.result()["ports"]
+    assert (port["port"], port["stuck"]) == ("l1/5", [])
+    assert port["per_s"]["symbol_errors"] == pytest.approx(10.0, rel=0.1)
 
 
 def test_tables_for_people(subnet: Subnet, tmp_path: Path) -> None:
