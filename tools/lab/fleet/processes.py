@@ -304,7 +304,11 @@ class Fleet:
             f'keys = "{self.lab.run_dir / host.name}.keys"\n'
             f"pulse_interval_ms = {self._pulse_interval_ms}\n"
             f'[test_clock]\nfile = "{host.clock_file}"\n'
-            f"[flows]\nprogram = {json.dumps(FLOW_PROGRAM)}\n"
+            + (
+                f"[flows]\nprogram = {json.dumps(FLOW_PROGRAM)}\n"
+                if host.name not in self._agent_commands
+                else ""
+            )
             + (f"[congestion]\nthreshold_us = {self._congestion.threshold_us}\n" if self._congestion else "")
             + (f"[tcp.service.lab]\nports = {json.dumps(list(self._tcp_ports))}\n" if self._tcp_ports else "")
         )
