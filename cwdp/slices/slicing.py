@@ -97,6 +97,12 @@ class Slicing:
         return int(self._maps.slice_table["link_bps"][0])
 
     @property
+    def knows_link(self) -> bool:
+        """Whether the rate of the link need not be given."""
+        with qdiscs.kernel_errors(self._ifname):
+            return qdiscs.find_place(self._ip, self._index, self._ifname).link_bps is not None
+
+    @property
     def managed(self) -> bool:
         """Whether they are wanted by the agent's desired state."""
         return SliceFlag.MANAGED in self._flags

@@ -9,12 +9,11 @@ from cwdp.agent.flows.programs import ProgramError
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.slices import Match, Slice, SliceSet
-from cwdp.slices.linkspeed import wire_bps
 from cwdp.slices.slicing import Deletion, Slicing
 
 NAME = "audit"
 UNKNOWN_LINK_BPS = 400_000_000_000
-"""Of an interface whose driver does not tell: nothing but the flows is to be held."""
+"""Of an interface of which nobody tells: nothing but the flows is to be held."""
 
 GONE_S, AGAIN_S = 2.0, 0.1
 
@@ -38,7 +37,7 @@ class Caps:
         """
         if nic not in self._nics:
             return
-        rate, link_bps = f"{cap_bps}bit", wire_bps(nic) or UNKNOWN_LINK_BPS
+        rate = f"{cap_bps}bit"
         one = Slice(
             name=NAME,
             guaranteed=rate,
@@ -50,7 +49,8 @@ class Caps:
             slicing = Slicing(maps, ip, nic)
             if slicing.enforcer:
                 raise ProgramError(f"{nic} has slices of its own, beside which no cap can be held")
-            slicing.apply(SliceSet(slice=(one,), link_rate=f"{max(link_bps, 2 * cap_bps)}bit"), managed=True)
+            link_rate = None if slicing.knows_link else f"{UNKNOWN_LINK_BPS}bit"
+            slicing.apply(SliceSet(slice=(one,), link_rate=link_rate), managed=True)
 
     def let_go(self, nic: str) -> None:
         """Hold nothing any more; slices that somebody else has applied meanwhile stay.
