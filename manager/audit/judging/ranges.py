@@ -18,6 +18,12 @@ class _Told:
     width: int
     is_cut: bool
 
+    def has_digits(self, count: int) -> bool:
+        """Whether numbers of so many digits are in this piece, and so in no other: `ranges` joins them."""
+        if self.width:
+            return self.width == count
+        return any(len(str(low)) <= count <= len(str(high)) for low, high in self.runs)
+
     def may_hold(self, number: int) -> bool:
         return any(low <= number <= high for low, high in self.runs) or (
             self.is_cut and number > self.runs[-1][1]
@@ -59,7 +65,8 @@ def among(told: str) -> Callable[[str], bool]:
             return True
         head, digits, tail = _last_number(name) or (name, "0", "")
         own = [each for each in families.get((head, tail), ()) if f"{int(digits):0{each.width}d}" == digits]
-        return any(each.may_hold(int(digits)) for each in own) or (is_cut and not own)
+        is_shown = any(each.has_digits(len(digits)) for each in own)
+        return any(each.may_hold(int(digits)) for each in own) or (is_cut and not is_shown)
 
     return is_among
 

@@ -377,6 +377,8 @@ def test_who_is_among_ranges_is_found_there(names: set[str]) -> None:
     ("name", "told", "is_among"),
     [
         ("gpu007", "gpu[001-003,007]", True),
+        ("n10", "n[0-1], n000 and 1 more", True),
+        ("n100", "n[10-12] and 1 more", True),
         ("gpu004", "gpu[001-003,007]", False),
         ("gpu7", "gpu[001-003,007]", False),
         ("n2.x", "db, n[1-2].x", True),
