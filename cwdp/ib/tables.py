@@ -27,12 +27,14 @@ class Tables:
     """The tables of all switches.
 
     Attributes:
-        guids: of the switches, in order.
+        row: the place of each switch in `ports`, by its GUID.
         ports: the port by which each sends packets to each LID, `NO_ROUTE` for none, shape (switches, LIDs).
+        owners: the port that owns each LID; of a switch port 0.
     """
 
-    guids: tuple[int, ...]
+    row: Mapping[int, int]
     ports: NDArray[np.uint8]
+    owners: Mapping[int, End]
 
 
 def read_tables(asker: Asks, fabric: Fabric) -> Tables:
@@ -53,11 +55,10 @@ def read_tables(asker: Asks, fabric: Fabric) -> Tables:
     for (row, block), data in zip(blocks, told, strict=True):
         if data is not None:
             ports[row, block * LIDS_A_BLOCK : (block + 1) * LIDS_A_BLOCK] = read_forwarding(data)
-    return Tables(tuple(node.guid for node in switches), ports)
+    return Tables({node.guid: i for i, node in enumerate(switches)}, ports, _owners(fabric))
 
 
-def owners(fabric: Fabric) -> dict[int, End]:
-    """The port that owns each LID; of a switch port 0."""
+def _owners(fabric: Fabric) -> dict[int, End]:
     return {
         lid: End(node.guid, number)
         for node in fabric.nodes.values()
@@ -76,8 +77,7 @@ def way(fabric: Fabric, tables: Tables, src: End, dlid: int) -> list[End] | None
         src: of a channel adapter.
         dlid: destination LID.
     """
-    row = {guid: i for i, guid in enumerate(tables.guids)}
-    target = owners(fabric).get(dlid)
+    target = tables.owners.get(dlid)
     if target is None or dlid >= tables.ports.shape[1]:
         return None
     here, leaves = src, [src]
@@ -87,9 +87,9 @@ def way(fabric: Fabric, tables: Tables, src: End, dlid: int) -> list[End] | None
             return None
         if there.guid == target.guid and target.port in (there.port, 0):
             return leaves
-        if there.guid not in row:
+        if there.guid not in tables.row:
             return None
-        port = int(tables.ports[row[there.guid], dlid])
+        port = int(tables.ports[tables.row[there.guid], dlid])
         if port == NO_ROUTE:
             return None
         here = End(there.guid, port)

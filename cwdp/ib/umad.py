@@ -34,7 +34,6 @@ _NO_VERSION_OF_RMPP = 0
 class MadClass(IntEnum):
     """Management classes (IBTA 13.4.4)."""
 
-    SUBNET_BY_LID = 0x01
     PERFORMANCE = 0x04
     SUBNET_DIRECT = 0x81
 

@@ -26,7 +26,7 @@ from cwdp.agent.goback.packets import acknowledgement, nak
 from cwdp.agent.goback.unacknowledged import Name, Unacknowledged, Waiting
 from cwdp.agent.inet import family_of
 from cwdp.agent.orders import Orders
-from cwdp.agent.probing.sender import IPV6_HDRINCL, cookie_of
+from cwdp.agent.probing.sender import cookie_of, sending_socket
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState, Sender
 from cwdp.dataplane.pinned import tree
@@ -107,14 +107,9 @@ class GoBackSender:
             sock.close()
 
     def _open(self, family: socket.AddressFamily) -> socket.socket:
-        sock = socket.socket(family, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.IPPROTO_RAW)
-        self._sockets[family] = sock
-        sock.setblocking(False)
+        sock = self._sockets[family] = sending_socket(self._ifname, family)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, self._ifname.encode() + b"\0")
         sock.setsockopt(*_REPORT_ERRORS[family], 1)  # without it a packet that was dropped is no error
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
         self._maps.sign_for(_SENDERS[family], cookie_of(sock))
         return sock
 

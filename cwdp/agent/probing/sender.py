@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Sender
 
-IPV6_HDRINCL = 36
+_IPV6_HDRINCL = 36  # linux/in6.h
 SO_COOKIE = 57
 MAX_BATCH = 1024  # UIO_MAXIOV: sendmmsg takes no more at once
 
@@ -72,7 +72,7 @@ class BatchSender:
         opened: socket.socket | None = None,
     ) -> None:
         self._is_ours = opened is None
-        self.raw = _open(ifname, family) if opened is None else opened
+        self.raw = _marked_socket(ifname, family) if opened is None else opened
         self.cookie = cookie_of(self.raw)
         self.templates = templates
         self._names = _addresses(family, templates["ip"]["destination"])
@@ -108,20 +108,34 @@ class BatchSender:
             self.raw.close()
 
 
-def _open(ifname: str, family: socket.AddressFamily) -> socket.socket:
-    """A raw socket whose packets are whole, and have the mark."""
-    opened = socket.socket(family, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.IPPROTO_RAW)
+def sending_socket(ifname: str, family: socket.AddressFamily) -> socket.socket:
+    """A raw socket for whole IP packets; without the mark by which the dataplane signs probes.
+
+    Raises:
+        OSError: it cannot be made or bound to the interface.
+    """
+    kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    out = socket.socket(family, kind, socket.IPPROTO_RAW)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, ifname.encode() + b"\0")
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        opened.setblocking(False)
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, ifname.encode() + b"\0")
         if family == socket.AF_INET6:
-            opened.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
+            out.setsockopt(socket.IPPROTO_IPV6, _IPV6_HDRINCL, 1)
     except OSError:
-        opened.close()
+        out.close()
         raise
-    return opened
+    return out
+
+
+def _marked_socket(ifname: str, family: socket.AddressFamily) -> socket.socket:
+    """One whose packets have the mark."""
+    out = sending_socket(ifname, family)
+    try:
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    except OSError:
+        out.close()
+        raise
+    return out
 
 
 def _addresses(family: socket.AddressFamily, destinations: NDArray[np.bytes_]) -> NDArray[np.void]:

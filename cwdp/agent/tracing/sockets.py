@@ -1,10 +1,8 @@
-"""Raw sockets: for whole IP packets out, and for ICMP errors in. They need CAP_NET_RAW."""
+"""Raw sockets for ICMP errors in. They need CAP_NET_RAW."""
 
 import socket
 import struct
 from collections.abc import Collection
-
-from cwdp.agent.probing.sender import IPV6_HDRINCL
 
 _SOL_RAW = 255
 _ICMP_FILTER = 1  # linux/icmp.h: a bit for each type to be kept back
@@ -30,20 +28,3 @@ def icmp_socket(family: socket.AddressFamily, kinds: Collection[int]) -> socket.
         ears.close()
         raise
     return ears
-
-
-def sending_socket(ifname: str, family: socket.AddressFamily) -> socket.socket:
-    """A raw socket for whole IP packets; without the mark by which the dataplane signs probes.
-
-    Raises:
-        OSError: it cannot be made or bound to the interface.
-    """
-    out = socket.socket(family, _RAW, socket.IPPROTO_RAW)
-    try:
-        out.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, ifname.encode() + b"\0")
-        if family == socket.AF_INET6:
-            out.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
-    except OSError:
-        out.close()
-        raise
-    return out

@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from cwdp.agent.inet import family_of
 from cwdp.agent.links import LinkTable
+from cwdp.agent.probing.sender import sending_socket
 from cwdp.agent.tracing.packets import Answer, FlowPath, HopProbe, read_icmpv4, read_icmpv6
-from cwdp.agent.tracing.sockets import icmp_socket, sending_socket
+from cwdp.agent.tracing.sockets import icmp_socket
 from cwdp.agent.tracing.table import Found, TraceTable
 from cwdp.shared.bus.edges import PathStat
 from cwdp.shared.bus.messages import Event, ProbeEdge, Trace, TraceOrder, TraceReport

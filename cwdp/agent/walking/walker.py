@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 
 from cwdp.agent.inet import family_of
 from cwdp.agent.links import LinkTable
+from cwdp.agent.probing.sender import sending_socket
 from cwdp.agent.tracing.packets import FlowPath, HopProbe, QuoteKey, quote_key
-from cwdp.agent.tracing.sockets import icmp_socket, sending_socket
+from cwdp.agent.tracing.sockets import icmp_socket
 from cwdp.agent.walking.course import Course
 from cwdp.agent.walking.mtu import mtu_bytes
 from cwdp.agent.walking.packets import KINDS, HopAnswer, build, read_icmpv4, read_icmpv6

@@ -27,8 +27,6 @@ TROUBLES = ("send_wait", *(name for name in NAMES if name != "send_wait" and nam
 MOST_SLOW = 10
 """Links that are told one by one."""
 
-DOWN_BPS = 0
-
 
 @click.group(name="ib")
 def ib() -> None:
@@ -198,7 +196,7 @@ def _active(node: Node) -> int:
 
 def _rate_bps(found: Fabric, end: End) -> int:
     port = found.nodes[end.guid].ports.get(end.port)
-    return DOWN_BPS if port is None else port.rate_bps
+    return 0 if port is None else port.rate_bps
 
 
 def _render(found: Fabric) -> RenderableType:

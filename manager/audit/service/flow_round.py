@@ -113,12 +113,12 @@ class FlowRound:
 
         That is the receiver where it says so, as who sends to it can know no more than that nothing answers.
         """
-        found = {}
-        for flow in self._rows.keys() - {flow for flow, row in self._rows.items() if row in self.bps()}:
-            src, dst = self._ways.ends(self._rows[flow])
+        ran, found = self.bps(), {}
+        for flow, row in self._rows.items():
+            src, dst = self._ways.ends(row)
             of_dst, of_src = self._trouble(dst, flow, ""), self._trouble(src, flow, NOT_TOLD)
-            if LATE not in {of_src, of_dst}:
-                found[self._rows[flow]] = (dst, of_dst) if of_dst else (src, of_src)
+            if row not in ran and LATE not in {of_src, of_dst}:
+                found[row] = (dst, of_dst) if of_dst else (src, of_src)
         return found
 
     def _trouble(self, nic: str, flow: int, else_: str) -> str:

@@ -29,6 +29,7 @@ from manager.audit.service.running import HEARD, READING_S, WALKING_S, Running
 from manager.audit.service.throughput import MOST_S, ROUNDS, Throughput
 from manager.audit.sharing.shared import Shared
 from manager.audit.summary import gravest_in_words, in_words
+from manager.audit.throughput.course import MOST_OF_ALL
 from manager.audit.today import today
 from manager.config import ManagerConfig
 from manager.planner.events import FLEET
@@ -296,6 +297,6 @@ def _progress(audit: _UnderWay) -> Progress:
         answered=len(running.facts),
         hosts=len(running.hosts),
         rounds=0 if course is None else course.done,
-        most_rounds=0 if course is None else course.most,
+        most_rounds=0 if course is None else MOST_OF_ALL,
         left_s=max(left_s, 0.0),
     )

@@ -81,7 +81,7 @@ class Throughput:
     @property
     def left_s(self) -> float:
         """It takes at most so long yet."""
-        return (self.course.most - self.course.done) * (self._limits.begin_s + LASTS_S + USUAL_TELLING_S)
+        return (MOST_OF_ALL - self.course.done) * (self._limits.begin_s + LASTS_S + USUAL_TELLING_S)
 
     def hear(self, report: FlowReport) -> Heard:
         """A host tells what became of its flows."""

@@ -92,11 +92,6 @@ class Course:
         self._limit = np.ones(len(ways.links), np.intp)
         self._coverage = Coverage(ways, self._limit)
 
-    @property
-    def most(self) -> int:
-        """So many rounds it takes at most."""
-        return MOST_OF_ALL
-
     def bar(self, nic: str) -> None:
         """A NIC takes no part from now on."""
         self.barred.add(self.ways.nics.index(nic))

@@ -140,23 +140,19 @@ def _between(ways: Ways, row: int) -> str:
 
 def _too_slow_for_nics(course: Course, cap_bps: int) -> list[Result]:
     """Where most flows carry less than their NICs could: then all links are slow, or the hosts."""
-    results = []
     for (_, speed_bps), bps in sorted(course.rates.usual().items()):
         most_bps = min(speed_bps, cap_bps or speed_bps)
         if bps < LEAST_SHARE * most_bps:
-            results.append(
-                Result(
-                    check=NIC_RATE,
-                    host=FABRIC,
-                    verdict="warn",
-                    severity="warn",
+            return [
+                _warning(
+                    NIC_RATE,
                     found=f"most flows of NICs with {format_rate(speed_bps)} carry {format_rate(bps)}",
                     expected=f"{LEAST_SHARE:.0%} of {format_rate(most_bps)} at least",
                     why="a single job gets no more of its NICs, and links that are all slow alike are found by nothing else",
                     mend="look at PCIe, MTU and pause frames first; uplinks may be slower than NICs by design",
                 )
-            )
-    return results[:1]
+            ]
+    return []
 
 
 def _refused(nic: str, why: str) -> Result:
@@ -210,14 +206,25 @@ def _bisection(course: Course) -> list[Result]:
     if sent_bps >= LEAST_SHARE * bound_bps:
         return []
     return [
-        Result(
-            check=BISECTION,
-            host=FABRIC,
-            verdict="warn",
-            severity="warn",
+        _warning(
+            BISECTION,
             found=f"{format_rate(sent_bps)} between two halves of the fabric, both ways",
             expected=f"{format_rate(bound_bps)}, by what its links carry one by one",
             why="all-to-alls, and jobs over many leaves, get no more",
             mend="compare switches: PFC and ECN settings, links that share a port group",
         )
     ]
+
+
+def _warning(check: str, *, found: str, expected: str, why: str, mend: str) -> Result:
+    """About the fabric as a whole."""
+    return Result(
+        check=check,
+        host=FABRIC,
+        verdict="warn",
+        severity="warn",
+        found=found,
+        expected=expected,
+        why=why,
+        mend=mend,
+    )

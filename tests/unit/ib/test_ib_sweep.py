@@ -6,7 +6,7 @@ from subnets import Node, Port, two_leaves, wire
 from cwdp.ib.asking import Asker
 from cwdp.ib.attributes import read_name
 from cwdp.ib.sweep import End, Fabric, sweep
-from cwdp.ib.tables import Tables, named, owners, read_tables, way
+from cwdp.ib.tables import Tables, named, read_tables, way
 
 
 def swept(nodes: dict[str, Node], host: str = "h0") -> tuple[Fabric, Asker]:
@@ -89,8 +89,8 @@ def test_names_are_shown_as_they_can_be() -> None:
 
 def test_each_lid_has_an_owner() -> None:
     nodes = two_leaves()
-    fabric, _ = swept(nodes)
-    found = owners(fabric)
+    fabric, asker = swept(nodes)
+    found = read_tables(asker, fabric).owners
     assert found[nodes["h3"].lid + 1] == End(nodes["h3"].guid, 1)
     assert found[nodes["s1"].lid] == End(nodes["s1"].guid, 0)
     assert len(found) == 4 * 2 + 4
