@@ -29,13 +29,13 @@ from manager.audit.throughput.ways import Ways
 MOST_ROUNDS = 16
 MOST_AGAIN = 6
 
-MOST_OF_ALL = MOST_ROUNDS + MOST_AGAIN + 1
-
 MEASURED = 3
 """So often a slow path is measured: others may have had the processor, or the link, once."""
 
 MOST_LOST = 3
 """Rounds of which nothing was told, and the next is not tried."""
+
+MOST_OF_ALL = MOST_ROUNDS + MOST_AGAIN + MOST_LOST
 
 MORE = 1.25
 """If two fill a link to so much more than one does, one does not fill it."""
@@ -163,6 +163,7 @@ class Course:
         if count > 1:
             self._limit = np.where(of_kind, count, self._limit)
             self.filled &= ~of_kind
+            self.filled_after = 0
             self._coverage = Coverage(self.ways, self._limit)
 
     def _usual_of_one(self, kind: int) -> float:

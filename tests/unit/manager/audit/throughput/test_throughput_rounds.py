@@ -48,6 +48,15 @@ def test_each_link_is_filled_in_few_rounds(shape: dict[str, Any]) -> None:
     assert passed == {THROUGHPUT: len(course.ways.known), BISECTION: 1}
 
 
+def test_one_flow_does_not_fill_a_link_that_carries_two() -> None:
+    """The first round crosses all links; they are full once two flows have met on each."""
+    course, rounds = run(Fabric(leaves=2, uplink_bps=2 * NIC_BPS))
+    assert [now.kind for now in rounds[:2]] == ["fill", "meet"]
+    full = [now for now in rounds[: course.filled_after] if now.kind == "fill" and now.used.max() == 2]
+    assert full
+    assert course.filled_after > len(rounds[:2])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_is_accused_where_all_is_well(seed: int) -> None:
     """Now and then a flow gets half, as others have the processor."""
