@@ -11,17 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.ib.umad import MadClass, Request
+from cwdp.shared.ib.counters import DATA, ERRORS, NAMES, WAIT, Growth
 
 PORT_COUNTERS, PORT_COUNTERS_EXTENDED = 0x12, 0x1D
-WORD_BYTES = 4
-"""Data is counted in words."""
-
 SMALL = np.dtype(
     {
-        "names": [
-            "symbol_errors", "link_recoveries", "link_downed", "receive_errors", "remote_physical_errors", "relay_errors",
-            "send_discards", "vl15_dropped", "send_wait",
-        ],
+        "names": [*ERRORS, WAIT],
         "formats": [">u2", "u1", "u1", ">u2", ">u2", ">u2", ">u2", ">u2", ">u4"],
         "offsets": [4, 6, 7, 8, 10, 12, 14, 22, 40],
         "itemsize": 192,
@@ -29,13 +24,12 @@ SMALL = np.dtype(
 )  # fmt: skip
 LARGE = np.dtype(
     {
-        "names": ["sent_words", "received_words", "sent_packets", "received_packets"],
+        "names": list(DATA),
         "formats": [">u8"] * 4,
         "offsets": [8, 16, 24, 32],
         "itemsize": 192,
     }
 )
-NAMES: tuple[str, ...] = (*(SMALL.names or ()), *(LARGE.names or ()))
 MOST = np.array(
     [2 ** (8 * of[name].itemsize) - 1 for of in (SMALL, LARGE) for name in of.names or ()], np.uint64
 )
@@ -55,19 +49,6 @@ class Reading:
     at_s: float
     values: NDArray[np.uint64]
     known: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Between two readings.
-
-    Attributes:
-        per_s: of each counter, NaN where it is not known, shape (ports, counters).
-        stuck: counters that stand at their most: nobody can say whether they grow, shape (ports, counters).
-    """
-
-    per_s: NDArray[np.float64]
-    stuck: NDArray[np.bool_]
 
 
 def ask_counters(lid: int, port: int) -> tuple[Request, Request]:

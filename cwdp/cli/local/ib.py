@@ -15,13 +15,14 @@ from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.ib.asking import Asker
 from cwdp.ib.attributes import PortState
-from cwdp.ib.counters import LARGE, NAMES, WORD_BYTES, ask_counters, growth, reading
+from cwdp.ib.counters import ask_counters, growth, reading
 from cwdp.ib.sweep import End, Fabric, Node, sweep
 from cwdp.ib.tables import named, read_tables, way
 from cwdp.ib.umad import Umad
+from cwdp.shared.ib.counters import ERRORS, NAMES, WAIT, WORD_BYTES
 from cwdp.shared.rates import format_rate
 
-TROUBLES = ("send_wait", *(name for name in NAMES if name != "send_wait" and name not in (LARGE.names or ())))
+TROUBLES = (WAIT, *ERRORS)
 """What grows on a port only while something is amiss or it waits."""
 
 MOST_SLOW = 10

@@ -30,7 +30,7 @@ RULES = {
         "cwdp.__version__",
     ),
     "cwdp.congestion": ("cwdp.congestion", "cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
-    "cwdp.ib": ("cwdp.ib", "cwdp.errors"),
+    "cwdp.ib": ("cwdp.ib", "cwdp.shared", "cwdp.errors"),
     "cwdp.nccl": ("cwdp.nccl", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
     "cwdp.slices": ("cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
 }

@@ -1,0 +1,154 @@
+"""An InfiniBand subnet as arrays: nodes, ports, links, forwarding tables; how it is packed for the bus. Pure."""
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+SWITCH, CHANNEL_ADAPTER, ROUTER = 2, 1, 3
+"""Kinds of nodes, by their number in NodeInfo (IBTA volume 1, 14.2.5.3)."""
+
+NO_PEER = -1
+NO_ROUTE = 0xFF
+
+PORT = np.dtype(
+    [
+        ("node", "<i4"),
+        ("number", "u1"),
+        ("lid", "<u2"),
+        ("lmc", "u1"),
+        ("sm_lid", "<u2"),
+        ("state", "u1"),
+        ("is_linked", "?"),
+        ("width", "u1"),
+        ("widest", "u1"),
+        ("lane_bps", "<u8"),
+        ("fastest_bps", "<u8"),
+        ("peer", "<i4"),
+    ]
+)
+"""A port: the row of its node; `peer` is the row of the port at the far end of its link, or NO_PEER. The rest is as in
+`cwdp.ib.attributes.PortInfo`. Of a switch port 0, by which it is managed, is there, too: it has the LID, and no link."""
+
+MOST_PACKED_BYTES = 256 << 20
+"""Unpacked. A subnet has at most 49,151 LIDs, for each of which a switch has one byte."""
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A subnet at one moment.
+
+    Attributes:
+        guids: of the nodes, ascending, uint64, shape (nodes,).
+        names: their descriptions, printable.
+        kinds: SWITCH, CHANNEL_ADAPTER or another number, uint8, shape (nodes,).
+        ports: ordered by node and number, dtype PORT, shape (ports,).
+        tables: for each switch, in the order of `switches`, the port by which packets to each LID leave, or NO_ROUTE, uint8,
+            shape (switches, LIDs).
+        silent: rows of ports with a link to something that does not answer.
+        sm: of the subnet's manager as far as it is known: its GUID, and its routing engine where a reader can know it.
+    """
+
+    guids: NDArray[np.uint64]
+    names: tuple[str, ...]
+    kinds: NDArray[np.uint8]
+    ports: NDArray[np.void]
+    tables: NDArray[np.uint8]
+    silent: tuple[int, ...] = ()
+    sm: tuple[int, str] = (0, "")
+
+    @cached_property
+    def switches(self) -> NDArray[np.intp]:
+        """Rows of the nodes that are switches, ascending."""
+        return np.flatnonzero(self.kinds == SWITCH)
+
+    @cached_property
+    def links(self) -> NDArray[np.int32]:
+        """Each link once: the rows of its two ports, the lower first, shape (links, 2)."""
+        rows = np.arange(len(self.ports), dtype=np.int32)
+        peer = self.ports["peer"]
+        is_first = rows < peer
+        return np.stack([rows[is_first], peer[is_first]], axis=1)
+
+    def port_name(self, row: int) -> str:
+        """As people read it: `NODE/PORT`."""
+        port = self.ports[row]
+        return f"{self.node_name(int(port['node']))}/{port['number']}"
+
+    def node_name(self, row: int) -> str:
+        """Its description, or its GUID where it has none."""
+        return self.names[row] or f"{int(self.guids[row]):#018x}"
+
+
+class _Packed(msgspec.Struct, frozen=True, kw_only=True):
+    guids: bytes
+    names: list[str]
+    kinds: bytes
+    ports: bytes
+    tables: bytes
+    silent: list[int]
+    sm: tuple[int, str]
+
+
+def pack(subnet: Subnet) -> bytes:
+    """For `unpack`, compressed."""
+    return zlib.compress(
+        msgspec.msgpack.encode(
+            _Packed(
+                guids=subnet.guids.astype("<u8").tobytes(),
+                names=list(subnet.names),
+                kinds=subnet.kinds.tobytes(),
+                ports=subnet.ports.tobytes(),
+                tables=subnet.tables.tobytes(),
+                silent=list(subnet.silent),
+                sm=subnet.sm,
+            )
+        ),
+        level=1,
+    )
+
+
+def unpack(data: bytes) -> Subnet:
+    """What `pack` made.
+
+    Raises:
+        ValueError: it is no such thing, too large, or it contradicts itself.
+    """
+    inflate = zlib.decompressobj()
+    try:
+        whole = inflate.decompress(data, MOST_PACKED_BYTES)
+        packed = msgspec.msgpack.decode(whole, type=_Packed)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise ValueError(f"no subnet: {error}") from error
+    kinds = np.frombuffer(packed.kinds, np.uint8)
+    switches = int(np.count_nonzero(kinds == SWITCH))
+    subnet = Subnet(
+        np.frombuffer(packed.guids, "<u8").astype(np.uint64),
+        tuple(packed.names),
+        kinds,
+        np.frombuffer(packed.ports, PORT),
+        np.frombuffer(packed.tables, np.uint8).reshape(switches, -1 if switches and packed.tables else 0),
+        tuple(packed.silent),
+        packed.sm,
+    )
+    _check(subnet)
+    return subnet
+
+
+def _check(subnet: Subnet) -> None:
+    ports, nodes, rows = subnet.ports, len(subnet.guids), len(subnet.ports)
+    peer = ports["peer"]
+    linked = np.flatnonzero(peer != NO_PEER)
+    is_sound = (
+        len(subnet.names) == len(subnet.kinds) == nodes
+        and bool(np.all(subnet.guids[1:] > subnet.guids[:-1]))
+        and bool(np.all((ports["node"] >= 0) & (ports["node"] < nodes)))
+        and bool(np.all((peer >= NO_PEER) & (peer < rows)))
+        and bool(np.all(peer[peer[linked]] == linked))
+        and all(0 <= row < rows for row in subnet.silent)
+    )
+    if not is_sound:
+        raise ValueError("a subnet that contradicts itself")
