@@ -1,8 +1,9 @@
 """Who makes the others of a job wait. Pure.
 
 All others wait for a straggler, so all have the same iterations. Where all begin an iteration by themselves, as in a ring, it
-is late with what it sends first in it. Where some begin when they are sent something, as in a pipeline, it takes longer than others
-in its role, at an end or between others, from what it is sent to what it then sends. On one timeline both show in the bursts.
+is late with what it sends first in it. Where some begin when they are sent something, it takes longer than others in its role, at an
+end or between others: in a tree from what it is sent to what it then sends; in a pipeline from when it is first sent something of an
+iteration to when it first sends it on, as later microbatches come while it still computes. On one timeline all show in the bursts.
 """
 
 from collections import defaultdict
@@ -25,6 +26,13 @@ LEAST_LATE_NS = 10_000_000
 
 LEAST_SHARE = 0.02
 """Of a period."""
+
+LEAST_PASSED_NS, LEAST_PASSED_SHARE = 1_000_000, 0.03
+"""In a pipeline, of what others in the same role take: each microbatch is late by as much. Beginnings of bursts are known exactly."""
+
+PASSING = ("pipeline", "chain")
+LONG_GAP = 0.6
+"""Of the longest gap between the beginnings of a flow's bursts in an iteration: those after one so long are the first of an iteration."""
 
 SURE = 4.0
 """Standard errors of the median."""
@@ -64,9 +72,11 @@ def lateness(flows: Sequence[FlowBursts], members: Sequence[Communicator], start
     bounds_ns = starts_ns + _quiet_ns(flows, starts_ns, period_ns)
     found = []
     for communicator in members:
-        times = _times(flows, communicator, bounds_ns)
+        is_passing = communicator.kind in PASSING
+        times = (_passed if is_passing else _times)(flows, communicator, bounds_ns)
         for role in _roles(flows, communicator):
-            found += judged({nic: times[nic] for nic in role if nic in times}, LEAST_SHARE * period_ns)
+            alike = {nic: times[nic] for nic in role if nic in times}
+            found += judged(alike, *(_of_passing(alike) if is_passing else (LEAST_SHARE * period_ns,)))
     return sorted(found, key=lambda one: (-one.late_ns, one.nic))
 
 
@@ -112,12 +122,50 @@ def _times(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: I
     return {nic: read(sent[nic], came[nic], bounds_ns) for nic in communicator.members if nic in sent}
 
 
-def judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
+def _passed(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: Ints) -> dict[str, Floats]:
+    """How long each NIC has what it passes on, in all directions together, by iteration, shape (iterations,)."""
+    firsts = {each.flow: _firsts(each, len(bounds_ns) - 1) for each in flows}
+    found = {}
+    for nic in communicator.members:
+        came, sent = ([flow for flow in firsts if flow[end] == nic] for end in (1, 0))
+        is_end = len({flow.dst for flow in sent}) == 1
+        ways = [(a, b) for a in came for b in sent if is_end or a.src != b.dst]
+        if ways:
+            found[nic] = np.sum([_between(firsts[a], firsts[b], bounds_ns) for a, b in ways], axis=0)
+    return found
+
+
+def _firsts(flow: FlowBursts, iterations: int) -> Ints:
+    """When the first burst of each iteration began, as either end tells, shape (n,)."""
+    begins_ns = np.sort(np.concatenate([flow.left["start_ns"], flow.arrived["start_ns"]]))
+    gaps = np.diff(begins_ns)
+    longest = float(np.median(np.sort(gaps)[-iterations:]))
+    found: Ints = begins_ns[1:][gaps > LONG_GAP * longest]
+    return found
+
+
+def _between(came_ns: Ints, sent_ns: Ints, bounds_ns: Ints) -> Floats:
+    """From the last that came to each that was sent, shape (iterations,)."""
+    place = np.searchsorted(came_ns, sent_ns, "right") - 1
+    took = (sent_ns - came_ns[place.clip(0)]).astype(np.float64) if len(came_ns) else np.zeros(len(sent_ns))
+    return _by_iteration(sent_ns[place >= 0], took[place >= 0], bounds_ns, np.fmin)
+
+
+def _of_passing(alike: Mapping[str, Floats]) -> tuple[float, int]:
+    """What is nothing of how long some have what they pass on, and the least that is something."""
+    known = [float(np.nanmedian(each)) for each in alike.values() if np.isfinite(each).any()]
+    return LEAST_PASSED_SHARE * float(np.median(known)) if known else 0.0, LEAST_PASSED_NS
+
+
+def judged(
+    times: Mapping[str, Floats], least_ns: float, least_known_ns: int = LEAST_LATE_NS
+) -> list[Lateness]:
     """How late each is of some that can be compared.
 
     Args:
         times: what tells the lateness of each by iteration, in ns, NaN where it is not known, shape (iterations,).
         least_ns: what is less is nothing.
+        least_known_ns: what is less is not known.
     """
     if len(times) < 2:
         return []
@@ -131,7 +179,7 @@ def judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
             continue
         middle, spread = centre(late)
         error = MEDIAN_ERROR * spread / len(late) ** 0.5
-        found.append(Lateness(nic, round(middle), middle > max(LEAST_LATE_NS, least_ns, SURE * error)))
+        found.append(Lateness(nic, round(middle), middle > max(least_known_ns, least_ns, SURE * error)))
     return found
 
 

@@ -27,7 +27,7 @@ from tools.sim.jobs.world import EPOCH_NS, ends_of, job, micro_batches, play
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(8))
 def test_iterations_are_found_within_a_hundredth(seed: int, kind: str) -> None:
-    world, _ = one_job(seed, kind, is_late=False)
+    world = one_job(seed, kind, is_late=False).world
     (found,) = inferred(world)
     assert period_error(world, found) < 0.01
     assert [each.kind for each in found.communicators] == [kind]
@@ -35,12 +35,13 @@ def test_iterations_are_found_within_a_hundredth(seed: int, kind: str) -> None:
     assert not found.changes
 
 
-@pytest.mark.parametrize(("kind", "least"), [("ring", 16), ("all-to-all", 16), ("tree", 8), ("pipeline", 0)])
+@pytest.mark.parametrize(("kind", "least"), [("ring", 16), ("all-to-all", 16), ("tree", 9), ("pipeline", 15)])
 def test_who_computes_longer_is_found_and_nobody_else(kind: str, least: int) -> None:
-    """What is hidden behind others or too short to be seen is missed: most of a pipeline's, some of a tree's."""
+    """But for whom nobody waits: who is late by less than the others take to send is hidden, as some are in trees."""
     verdicts = Counter(judge(seed, kind, is_late=True).straggler for seed in range(16))
     assert verdicts["wrong"] == 0
     assert verdicts["right"] >= least
+    assert verdicts["missed"] <= 1
 
 
 def test_a_change_of_the_period_is_found() -> None:
@@ -84,7 +85,7 @@ def test_processes_tell_jobs_apart_that_traffic_does_not() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_long_iterations_are_found_within_a_hundredth(seed: int, kind: str) -> None:
     """As large models have them: 4 to 42 s."""
-    world, _ = one_job(seed, kind, is_late=False, pace=SLOW)
+    world = one_job(seed, kind, is_late=False, pace=SLOW).world
     (found,) = inferred(world, SLOW)
     assert found.window == LONG
     assert period_error(world, found) < 0.01
@@ -116,7 +117,7 @@ def test_micro_batches_are_no_iterations(batches: int, compute_ms: int, last_ms:
 
 
 def test_a_job_of_long_iterations_that_has_ended_is_none() -> None:
-    world, _ = one_job(2, "ring", is_late=False, pace=SLOW)
+    world = one_job(2, "ring", is_late=False, pace=SLOW).world
     (found,) = inferred(world, SLOW)
     assert found.period_ns is not None
     last_ns = max(int(rows["end_ns"].max()) for rows in world.rings.values())
