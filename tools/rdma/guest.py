@@ -44,7 +44,7 @@ LATER = {
 }
 """Scenarios whose modules are imported when they are run: that takes an emulated machine half a minute."""
 
-BY_NAME = (SHIM_THOUSAND, FLOWS)
+BY_NAME = (SHIM_THOUSAND,)
 """Scenarios that are run where they are asked for only."""
 
 

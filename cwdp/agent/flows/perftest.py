@@ -65,12 +65,14 @@ class Limits:
         pinned_s: until a queue pair is on its path; less than the margin.
         connect_s: until a client finds its server.
         late_s: until a program ends once it has sent.
+        ack_timer: after 4.096 us * 2^timer without an acknowledgement a queue pair sends again.
     """
 
     margin_s: int = 1
     pinned_s: float = 0.9
     connect_s: float = 5.0
     late_s: float = 5.0
+    ack_timer: int = 14
 
     def lasts_s(self, order: ProgramOrder) -> int:
         """How long the program is told to send: in its whole seconds, more than both margins."""
@@ -273,6 +275,7 @@ def _command(order: ProgramOrder, flow: ProgramFlow, source: VerbsSource, limits
         "-x": source.gid_index,
         "-p": PORTS[flow.id % len(PORTS)],
         "-s": MESSAGE_BYTES,
+        "-u": limits.ack_timer,
         "-t": DEPTH,
         "-D": limits.lasts_s(order),
         "-f": limits.margin_s,

@@ -114,7 +114,7 @@ def test_what_was_carried_between_the_margins(setup: Setup) -> None:
     [told] = setup.run(SAYS, flow())
     assert told == ProgramTold(id=7, carried_bytes=4800 * 65536, took_s=1)
     assert setup.calls == [
-        "-F --report_gbits -drxe0 -i1 -x2 -p18607 -s65536 -t16 -D3 -f1 --tclass=104 --source_ip=10.1.0.1 10.2.0.1"
+        "-F --report_gbits -drxe0 -i1 -x2 -p18607 -s65536 -u14 -t16 -D3 -f1 --tclass=104 --source_ip=10.1.0.1 10.2.0.1"
     ]
 
 
@@ -178,7 +178,7 @@ def test_one_that_says_something_else(setup: Setup) -> None:
 def test_a_server_serves_the_port_that_its_flows_number_says(setup: Setup) -> None:
     [told] = setup.run(SAYS, flow(perftest.PORTS[-1] - perftest.PORTS[0] + 3, sends=False))
     assert told.trouble == ""
-    assert setup.calls[0].endswith("-p18602 -s65536 -t16 -D3 -f1 --tclass=104 --source_ip=10.1.0.1")
+    assert setup.calls[0].endswith("-p18602 -s65536 -u14 -t16 -D3 -f1 --tclass=104 --source_ip=10.1.0.1")
     assert setup.steering.were == []
 
 

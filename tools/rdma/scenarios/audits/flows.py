@@ -25,7 +25,7 @@ from tools.rdma.testbed.fabric import RdmaHost
 from tools.rdma.testbed.verbs_agents import ports_by_spine
 
 LASTS_S, BEGIN_S = 24.0, 10.0
-LIMITS = Limits(margin_s=8, pinned_s=7.0, connect_s=60.0, late_s=60.0)
+LIMITS = Limits(margin_s=8, pinned_s=7.0, connect_s=60.0, late_s=60.0, ack_timer=21)
 """The machine is emulated, and slow."""
 
 CAP_BPS = 8_000_000
