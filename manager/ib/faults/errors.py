@@ -10,7 +10,7 @@ from cwdp.shared.ib.counters import NAMES
 from cwdp.shared.ib.subnet import Subnet
 from manager.ib.faults.holding import Key, Seen
 from manager.ib.faults.links import Links
-from manager.ib.faults.ports import Ports, grown
+from manager.ib.faults.ports import LONGEST_S, Ports, grown
 from manager.ib.faults.trust import rates_bps
 from manager.ib.faults.words import rate
 
@@ -57,7 +57,7 @@ class BitErrors:
         kept = np.exp(-took_s / SPANS_S)[:, None]
         is_heard = links.is_settled[ports.slots]
         for before, columns in ((self._own, _OWN), (self._remote, [_REMOTE])):
-            new = np.nan_to_num(per_s[:, columns]).max(axis=1, initial=0.0) * took_s
+            new = np.nan_to_num(per_s[:, columns]).max(axis=1, initial=0.0) * min(took_s, LONGEST_S)
             np.multiply(before, kept, out=before)
             before[:, ports.slots] += np.where(is_heard, new, 0.0)
         link_bps = rates_bps(subnet)

@@ -10,7 +10,7 @@ from cwdp.shared.ib.counters import NAMES, Growth
 from cwdp.shared.ib.subnet import NO_PEER, Subnet
 from manager.faults.finding import Subject
 from manager.ib.faults.holding import Key, Seen
-from manager.ib.faults.ports import End, Ports, grown
+from manager.ib.faults.ports import LONGEST_S, End, Ports, grown
 from manager.ib.faults.words import rate
 
 ACTIVE = 4
@@ -127,7 +127,7 @@ class Links:
         for pair in went:
             noted[pair, 1] += 1
         if growth is not None and took_s > 0:
-            counts = np.nan_to_num(growth.per_s[:, [_DOWNED, _RECOVERED]] * took_s)
+            counts = np.nan_to_num(growth.per_s[:, [_DOWNED, _RECOVERED]] * min(took_s, LONGEST_S))
             for row in np.flatnonzero(counts.max(axis=1, initial=0.0) >= 0.5).tolist():
                 slot = int(ports.slots[row])
                 far = int(self.peer[slot])

@@ -13,6 +13,10 @@ MOST_PORTS = 500_000
 """More than ten subnets can have; beyond it all is forgotten, as somebody invents ports."""
 
 
+LONGEST_S = 10.0
+"""Of a gap between polls in which what grew is counted by its time: in a longer one it counts as if it had been so long."""
+
+
 class End(NamedTuple):
     """A port, by its node's GUID."""
 

@@ -25,14 +25,14 @@ LEAST_WAIT = 0.1
 FULL_SHARE = 0.9
 """Of its rate: a link that carries more is full."""
 
+SURE_PORTS = 3
+"""A tree in which fewer wait could be two bursts that met."""
+
 SYMBOLS_A_TICK = 8
 """What a tick of PortXmitWait is taken to last: the time of so many bytes on a lane."""
 
 DISCARDS_PER_S = 10.0
 """A port that drops so many packets, as they have waited for too long, waits as well."""
-
-LONGEST_S = 10.0
-"""Of a gap between polls that is taken as it is: what grew in a longer one counts as if it had been so long."""
 
 _WAIT, _DISCARDS, _SENT = (NAMES.index(name) for name in (WAIT, "send_discards", "sent_words"))
 
@@ -69,7 +69,7 @@ class SubnetFaults:
             self._end_all()
             self._begin()
             self._ports.follow(subnet)
-        took_s = min(now_s - self._last_s, LONGEST_S) if self._last_s is not None else 0.0
+        took_s = now_s - self._last_s if self._last_s is not None else 0.0
         self._last_s = now_s
         per_s, seen = self.trust.believed(self._ports, subnet, growth, now_s)
         believed = None if growth is None else Growth(per_s, growth.stuck)
@@ -137,7 +137,7 @@ class SubnetFaults:
             names = [ports.name(int(ports.slots[row])) for row in tree.waiting]
             evidence.append(f"{len(names)} ports wait for it: {listed(names)}")
         is_waiting = bool(np.nan_to_num(waits[tree.root]) >= LEAST_WAIT)
-        is_weak = is_waiting + len(tree.waiting) < 2
+        is_weak = is_waiting + len(tree.waiting) < SURE_PORTS
         seen = Seen(ports.direction(slot, far), tuple(evidence), is_weak=is_weak)
         return (
             ("slow_receiver", (ports.ends[far],)) if is_slow else ("congested", (ports.ends[slot],))
