@@ -45,6 +45,7 @@ from manager.hosts.namesakes import Namesakes
 from manager.hosts.probed_before import ProbedBefore
 from manager.hosts.sanity import is_sane
 from manager.hosts.sequences import Sequences
+from manager.ib.subnets import Subnets
 from manager.jobs.watch import JobWatch
 from manager.links.loads import LinkLoads
 from manager.overrides.change import OverrideChange
@@ -104,11 +105,10 @@ class FleetState:
         self.clock = ClockService(identity, continued=continued)
         self.clock_events = ClockEvents()
         self.timelines = OtherTimelines(self.members.elsewhere)
-        self.owd = OwdStore()
-        self.counters = CounterTotals()
+        self.owd, self.counters = OwdStore(), CounterTotals()
         self.traffic = Traffic(self.members)
         self.jobs = JobWatch(self.traffic, self.members)
-        self.collectives = CollectiveStore()
+        self.collectives, self.subnets = CollectiveStore(), Subnets()
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.on_event: Callable[[Happening], None] = _tell_nobody
         self.on_override: Callable[[OverrideChange], None] = _tell_nobody

@@ -1,10 +1,13 @@
 """What was swept and read of a subnet, as arrays. Pure."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 
-from cwdp.ib.sweep import End, Fabric
+from cwdp.ib.sweep import End, Fabric, Node
 from cwdp.ib.tables import Tables
-from cwdp.shared.ib.subnet import NO_PEER, PORT, Subnet
+from cwdp.shared.ib.subnet import DEFAULT_PREFIX, NO_PEER, PORT, Subnet
 
 
 def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
@@ -39,4 +42,17 @@ def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
         ports,
         tables.ports[switches],
         tuple(row[end] for end in fabric.silent if end in row),
+        (_manager(nodes), ""),
+        np.array([fabric.nodes[end.guid].port_guids.get(end.port, 0) for end in ends], np.uint64),
+        max((port.prefix for node in nodes for port in node.ports.values()), default=0) or DEFAULT_PREFIX,
     )
+
+
+def _manager(nodes: Sequence[Node]) -> int:
+    """The GUID of the node that owns the LID of the subnet manager; 0 where there is none."""
+    lids = Counter(port.sm_lid for node in nodes for port in node.ports.values() if port.sm_lid)
+    for lid, _ in lids.most_common(1):
+        for node in nodes:
+            if any(port.lid <= lid < port.lid + (1 << port.lmc) for port in node.ports.values() if port.lid):
+                return node.guid
+    return 0

@@ -44,6 +44,7 @@ class Node:
     Attributes:
         path: a direct route to it from this host.
         ports: by number, those that answered; of a channel adapter those that were met.
+        port_guids: by number, of the ports by which it was met; a switch has that of port 0 at all of them.
     """
 
     guid: int
@@ -52,6 +53,7 @@ class Node:
     path: Path
     port_count: int
     ports: dict[int, PortInfo] = field(default_factory=dict)
+    port_guids: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_switch(self) -> bool:
@@ -119,6 +121,7 @@ def _new(nodes: dict[int, Node], met: Iterable[tuple[_Step, NodeInfo]]) -> list[
             node = nodes[info.guid] = Node(info.guid, "", info.kind, step.path, info.ports)
         elif node.is_switch or info.local_port in node.ports:
             continue
+        node.port_guids[0 if node.is_switch else info.local_port] = info.port_guid
         new.append((node, info.local_port))
     return new
 

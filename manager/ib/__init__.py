@@ -1,1 +1,1 @@
-"""What the manager knows of InfiniBand subnets."""
+"""InfiniBand subnets as readers tell them: what there is, where packets go, what each link carries. No I/O."""
