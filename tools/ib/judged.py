@@ -17,7 +17,7 @@ from cwdp.ib.sweep import Fabric, sweep
 from cwdp.ib.tables import read_tables
 from cwdp.ib.umad import Umad
 from cwdp.shared.ib.subnet import Subnet
-from manager.faults.finding import Finding
+from manager.faults.finding import Finding, Findings
 from manager.ib.faults.watch import SubnetFaults
 
 COST = "cost"
@@ -28,7 +28,8 @@ def main() -> None:
     """Poll until standard input ends."""
     with Umad() as port:
         asker = Asker(port)
-        faults = SubnetFaults(_note)
+        findings = Findings()
+        faults = SubnetFaults(findings, _note)
         before: tuple[tuple[bytes, bytes], Reading] | None = None
         now_s = 0.0
         for line in sys.stdin:
@@ -44,7 +45,7 @@ def main() -> None:
             grown = growth(before[1], now[1]) if before is not None and before[0] == now[0] else None
             before = now
             faults.hear(subnet, grown, now_s)
-            _tell([_json(each) for each in faults.findings.current.values()])
+            _tell([_json(each) for each in findings.current.values()])
 
 
 def _note(host: str, kind: str, detail: str, *, nic: str | None = None) -> None:

@@ -1,7 +1,6 @@
 """Faults and congestion of one subnet, held together: one finding per cause, one event at its start and one at its end."""
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -40,22 +39,23 @@ _WAIT, _DISCARDS, _SENT = (NAMES.index(name) for name in (WAIT, "send_discards",
 class SubnetFaults:
     """What is wrong in a subnet.
 
+    Args:
+        findings: where it is kept.
+        note: keeps events for people.
+
     Attributes:
-        findings: what holds, and what held.
         trust: whose counters are believed, and what was refused.
     """
 
-    def __init__(self, note: Note) -> None:
-        self.findings = Findings()
+    def __init__(self, findings: Findings, note: Note) -> None:
         self.trust = Trust()
-        self._note = note
+        self._findings, self._note = findings, note
         self._last_s: float | None = None
         self._begin()
 
-    @property
-    def refused(self) -> Counter[str]:
-        """What was not taken in, by reason."""
-        return self.trust.refused
+    def knows(self, subnet: Subnet) -> bool:
+        """Whether it has a node in common with what is judged."""
+        return not self._ports.present.isdisjoint(subnet.guids.tolist())
 
     def hear(self, subnet: Subnet, growth: Growth | None, now_s: float) -> None:
         """Take in a poll.
@@ -66,7 +66,7 @@ class SubnetFaults:
             now_s: the manager's monotonic clock.
         """
         if self._ports.follow(subnet):
-            self._end_all()
+            self.end()
             self._begin()
             self._ports.follow(subnet)
         took_s = now_s - self._last_s if self._last_s is not None else 0.0
@@ -84,7 +84,8 @@ class SubnetFaults:
         self._of: dict[Key, Finding] = {}
         self._full_polls: NDArray[np.int_] = np.zeros(0, np.int_)
 
-    def _end_all(self) -> None:
+    def end(self) -> None:
+        """Nobody tells of the subnet any more."""
         for key in list(self._of):
             self._close(key)
 
@@ -170,12 +171,12 @@ class SubnetFaults:
             start_s=time.time(),
             also=seen.also,
         )
-        self._of[key] = self.findings.open(finding)
+        self._of[key] = self._findings.open(finding)
         self._note(FABRIC, finding.event_kind, f"{seen.subject.name}: {'; '.join(seen.evidence)}")
 
     def _close(self, key: Key) -> None:
         finding = self._of.pop(key)
-        self.findings.close(finding, time.time())
+        self._findings.close(finding, time.time())
         assert finding.end_s is not None
         lasted_s = finding.end_s - finding.start_s
         self._note(FABRIC, f"{finding.event_kind}_over", f"{finding.subject.name}: after {lasted_s:.1f} s")

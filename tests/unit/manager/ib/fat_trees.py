@@ -26,36 +26,26 @@ class Shape:
     adapters: int = 1
 
 
+Wire = tuple[tuple[int, int], tuple[int, int]]
+SPINE, LEAF, HOST = 0x1000, 0x2000, 0x10_000
+"""The first GUIDs."""
+
+
 def fat_tree(shape: Shape, first_lid: int = 1) -> Subnet:
     """A tree: LIDs of adapters from the first on, spread over uplinks by their number."""
-    names: dict[int, str] = {}
-    wires: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    down = shape.hosts * shape.adapters
-    spine_guids = [0x1000 + i for i in range(shape.spines)]
-    leaf_guids = [0x2000 + i for i in range(shape.leaves)]
-    names |= {guid: f"s{i}" for i, guid in enumerate(spine_guids)}
-    names |= {guid: f"l{i}" for i, guid in enumerate(leaf_guids)}
-    for leaf, here in enumerate(leaf_guids):
-        for spine, there in enumerate(spine_guids):
-            for k in range(shape.parallel):
-                up, to = down + 1 + spine * shape.parallel + k, 1 + leaf * shape.parallel + k
-                wires.append(((here, up), (there, to)))
-    place: dict[int, tuple[int, int]] = {}
-    used = dict.fromkeys(leaf_guids, 0)
-    for host in range(shape.leaves * shape.hosts):
-        for adapter in range(shape.adapters):
-            guid = 0x10_000 + host * 16 + adapter
-            leaf_guid = leaf_guids[(host // shape.hosts + adapter) % shape.leaves]
-            used[leaf_guid] += 1
-            names[guid] = f"h{host} mlx5_{adapter}" if shape.adapters > 1 else f"h{host}"
-            wires.append(((guid, 1), (leaf_guid, used[leaf_guid])))
-            place[guid] = leaf_guid, used[leaf_guid]
+    place = _places(shape)
+    names = {SPINE + i: f"s{i}" for i in range(shape.spines)} | {
+        LEAF + i: f"l{i}" for i in range(shape.leaves)
+    }
+    for guid in place:
+        host, adapter = divmod(guid - HOST, 16)
+        names[guid] = f"h{host} mlx5_{adapter}" if shape.adapters > 1 else f"h{host}"
     guids = sorted(names)
-    ends = sorted({end for wire in wires for end in wire} | {(g, 0) for g in spine_guids + leaf_guids})
+    wires = [*_above(shape), *(((guid, 1), end) for guid, end in place.items())]
+    ends = sorted({end for wire in wires for end in wire} | {(guid, 0) for guid in guids if guid < HOST})
     row = {end: i for i, end in enumerate(ends)}
-    of_node = {guid: i for i, guid in enumerate(guids)}
     ports = np.zeros(len(ends), PORT)
-    ports["node"], ports["number"] = [of_node[g] for g, _ in ends], [n for _, n in ends]
+    ports["node"], ports["number"] = [guids.index(guid) for guid, _ in ends], [number for _, number in ends]
     ports["peer"], ports["state"], ports["is_linked"] = NO_PEER, 4, ports["number"] > 0
     ports["width"], ports["widest"], ports["lane_bps"], ports["fastest_bps"] = 4, 4, LANE_BPS, LANE_BPS
     for a, b in wires:
@@ -63,18 +53,44 @@ def fat_tree(shape: Shape, first_lid: int = 1) -> Subnet:
     lids = {guid: first_lid + i for i, guid in enumerate(sorted(place))}
     for guid, lid in lids.items():
         ports["lid"][row[guid, 1]] = lid
-    tables = np.full((len(names) - len(place), first_lid + len(place)), NO_ROUTE, np.uint8)
-    switch = {guid: i for i, guid in enumerate(sorted(spine_guids + leaf_guids))}
-    for guid, lid in lids.items():
-        leaf_guid, number = place[guid]
-        up = lid % (shape.spines * shape.parallel)
-        for other in leaf_guids:
-            tables[switch[other], lid] = number if other == leaf_guid else down + 1 + up
-        for other in spine_guids:
-            leaf = leaf_guids.index(leaf_guid)
-            tables[switch[other], lid] = 1 + leaf * shape.parallel + lid % shape.parallel
     kinds = np.array([CHANNEL_ADAPTER if guid in place else SWITCH for guid in guids], np.uint8)
-    return Subnet(np.array(guids, np.uint64), tuple(names[g] for g in guids), kinds, ports, tables)
+    return Subnet(
+        np.array(guids, np.uint64), tuple(names[g] for g in guids), kinds, ports, _tables(shape, place, lids)
+    )
+
+
+def _places(shape: Shape) -> dict[int, tuple[int, int]]:
+    """The leaf and its port that each adapter is linked to, by GUIDs."""
+    used = dict.fromkeys(range(shape.leaves), 0)
+    place = {}
+    for host in range(shape.leaves * shape.hosts):
+        for adapter in range(shape.adapters):
+            leaf = (host // shape.hosts + adapter) % shape.leaves
+            used[leaf] += 1
+            place[HOST + 16 * host + adapter] = LEAF + leaf, used[leaf]
+    return place
+
+
+def _above(shape: Shape) -> Iterator[Wire]:
+    """Links between leaves and spines."""
+    down = shape.hosts * shape.adapters
+    for leaf in range(shape.leaves):
+        for spine in range(shape.spines):
+            for k in range(shape.parallel):
+                up, to = down + 1 + spine * shape.parallel + k, 1 + leaf * shape.parallel + k
+                yield (LEAF + leaf, up), (SPINE + spine, to)
+
+
+def _tables(shape: Shape, place: dict[int, tuple[int, int]], lids: dict[int, int]) -> NDArray[np.uint8]:
+    """Spines first, as their GUIDs are lower."""
+    tables = np.full((shape.spines + shape.leaves, max(lids.values()) + 1), NO_ROUTE, np.uint8)
+    for guid, lid in lids.items():
+        leaf, number = place[guid]
+        up = shape.hosts * shape.adapters + 1 + lid % (shape.spines * shape.parallel)
+        tables[shape.spines :, lid] = up
+        tables[shape.spines + leaf - LEAF, lid] = number
+        tables[: shape.spines, lid] = 1 + (leaf - LEAF) * shape.parallel + lid % shape.parallel
+    return tables
 
 
 def without(subnet: Subnet, links: list[tuple[int, int]], nodes: tuple[int, ...] = ()) -> Subnet:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from cwdp.shared.ib.counters import Growth
 from cwdp.shared.ib.subnet import Subnet
+from manager.faults.finding import Findings
 from manager.ib.faults.watch import SubnetFaults
 
 
@@ -15,7 +16,8 @@ class Watched:
     now_s: float = 1_000.0
 
     def __post_init__(self) -> None:
-        self.faults = SubnetFaults(self._note)
+        self.findings = Findings()
+        self.faults = SubnetFaults(self.findings, self._note)
 
     def _note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
         del host, nic
@@ -28,4 +30,4 @@ class Watched:
     @property
     def found(self) -> set[tuple[str, str]]:
         """Kinds and subjects of what holds."""
-        return {(each.kind, each.subject.name) for each in self.faults.findings.current.values()}
+        return {(each.kind, each.subject.name) for each in self.findings.current.values()}
