@@ -21,7 +21,7 @@ TITLES: Mapping[str, str] = {
     "silent": "{name} drops everything, though it has carrier",
     "lossy": "{name} drops {loss} of its packets",
     "slow": "{name} carries less than its like",
-    "flapping": "{name} went and came back more than 8 times within an hour",
+    "flapping": "{name} goes and comes back again and again",
     "slow_sender": "{name} sends slowly: packets wait at its end of the link",
     "slow_receiver": "{name} takes packets slowly: they wait for it",
     "degraded": "{name} was trained to less than it could carry",

@@ -1,7 +1,6 @@
 """Random faults of a subnet that ibsim and opensm make, read by datagrams and judged: each is named in three polls."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import need
 import numpy as np

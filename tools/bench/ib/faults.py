@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from select import select
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from cwdp.cli.output import progress
+from cwdp.errors import LabError
 from tools.bench.figures import Figure, figure
 from tools.ib.judged import COST
 from tools.ib.simulated import Subnet
@@ -39,7 +41,7 @@ MOST = {
     "LinkErrorRecoveryCounter": 0xFF,
     WAIT: 0xFFFF_FFFF,
 }
-END_S = 5.0
+END_S, ANSWER_S = 5.0, 60.0
 
 Json = dict[str, Any]
 Port = tuple[str, int]
@@ -119,6 +121,9 @@ class Polled:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
+        if not select([self._process.stdout], [], [], ANSWER_S)[0]:
+            self._process.kill()
+            raise LabError("the process that polls does not answer", "has ibsim ended?")
         return json.loads(self._process.stdout.readline())
 
     def clear(self, fault: "Fault") -> None:
