@@ -57,7 +57,9 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
     ("text", "message", "hint"),
     [
         ("", "missing required field `nics`", f"add it; keys of the top level: {TOP_KEYS}"),
-        ("nics = []", "length >= 1 - at `$.nics`", "correct the value"),
+        ("nics = []", "nics names no interface", "[ib] read = true"),
+        ("nics = []\n[ib]\nread = false", "nics names no interface", "[ib] read = true"),
+        ("nics = []\n[ib]\nread = 1", "at `$.ib.read`", "keys of [ib]: read, device, port"),
         ('nics = "eth0"', "Expected `array`, got `str` - at `$.nics`", "correct the value"),
         ('nics = ["e"]\n[uprobes]\ncgroups = ["train"]', "at `$.uprobes.cgroups[0]`", "correct the value"),
         (
