@@ -19,7 +19,7 @@ from manager.service import Manager
 
 SECRET = "00112233445566778899aabbccddeeff"
 KEY = f'[[key]]\nid = {{}}\nsecret = "{SECRET}"\n'
-TOP_KEYS = "nics, nats, host, credential, keys, probe_port, pulse_interval_ms, burst_gap_ms, observe_only, generic, go_back, congestion, verbs, nccl, uprobes, tcp, flows, interface, roles, test_clock"
+TOP_KEYS = "nics, nats, host, credential, keys, probe_port, pulse_interval_ms, burst_gap_ms, observe_only, generic, go_back, congestion, verbs, nccl, uprobes, tcp, flows, ib, interface, roles, test_clock"
 
 
 def _file(tmp_path: Path, text: str | bytes, mode: int = 0o600) -> Path:

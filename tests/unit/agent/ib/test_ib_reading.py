@@ -86,7 +86,7 @@ def test_nothing_behind_a_link_that_is_gone_is_asked_for_in_vain(world: World) -
     unwire(world.nodes["h0"].wires[1][0], 4)
     world.run()
     assert world.asker.counters["timed_out"] == before
-    assert {name for name in world.subnet.names} == {"h0", "h1", "l0"}
+    assert set(world.subnet.names) == {"h0", "h1", "l0"}
 
 
 def test_a_host_that_comes_is_told(world: World) -> None:
