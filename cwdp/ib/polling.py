@@ -4,10 +4,11 @@ Ports are asked in the order of their distance from this host, so a link that is
 in vain. What has changed of a port, but for its link, is taken over; a link that came or went needs a new sweep.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,18 @@ from cwdp.ib.umad import Request
 from cwdp.shared.ib.routes import Routes
 from cwdp.shared.ib.subnet import SWITCH, Subnet
 
+_T = TypeVar("_T")
+
 MOST_BLOCKS = 4_096
 """Of forwarding tables that one look asks for; the next look goes on."""
 
-QUIET_S = 30.0
-"""A port that has not told its counters is not asked for so long."""
+AT_A_TIME = 128
+"""So few that it takes no longer than a second if a link goes at that moment and all behind it is asked for in vain."""
+
+PORT_TRIES, OTHER_TRIES = 2, 1
+
+QUIET_S, MOST_MISSED = 30.0, 3
+"""A port that has not told its counters so often one after the other is not asked for so long."""
 
 
 class Change(Enum):
@@ -74,14 +82,16 @@ class Polled:
         self._levels = self._by_distance()
         self._raw: dict[End, bytes] = {}
         self._blocks, self._next = self._table_batches(), 0
-        self._counted: _Batch | None = None
+        self._counted: list[_Batch] | None = None
+        self._missed = Counter[int]()
         self._quiet: dict[int, float] = {}
 
     def look_at_ports(self) -> Change:
         """Whether links and ports are as they were."""
         found = Change.NOTHING
         for batch in self._levels:
-            for end, data in zip(batch.of, self._asker.ask_again(batch.made, len(batch.of)), strict=True):
+            told = self._asker.ask_again(batch.made, len(batch.of), PORT_TRIES)
+            for end, data in zip(batch.of, told, strict=True):
                 if data is None:
                     return Change.LINKS
                 if data == self._raw.get(end):
@@ -101,13 +111,7 @@ class Polled:
         """Whether switches send packets where they did; of a large subnet a part of the tables, the next one each time."""
         if not self._blocks:
             return Change.NOTHING
-        batch = self._blocks[self._next % len(self._blocks)]
-        self._next += 1
-        told = self._asker.ask_again(batch.made, len(batch.of))
-        if all(
-            data is None or self._is_as_before(row, block, data)
-            for (row, block), data in zip(batch.of, told, strict=True)
-        ):
+        if not any(self._is_another(batch) for batch in self._blocks_due()):
             return Change.NOTHING
         before, self._tables = self.subnet.tables, read_tables(self._asker, self.fabric)
         after = snapshot(self.fabric, self._tables)
@@ -122,20 +126,45 @@ class Polled:
         """Of all ports, in the order of the subnet's; of those that are not reached nothing is known."""
         if self._counted is None or any(until_s <= now_s for until_s in self._quiet.values()):
             self._quiet = {row: until_s for row, until_s in self._quiet.items() if until_s > now_s}
-            self._counted = self._counter_batch()
-        rows = self._counted.of
-        told = self._asker.ask_again(self._counted.made, 2 * len(rows))
+            self._counted = self._counter_batches()
         answers: list[bytes | None] = [None] * (2 * len(self.ends))
-        for place, row in enumerate(rows):
-            answers[2 * row : 2 * row + 2] = told[2 * place : 2 * place + 2]
-        quiet = [row for row in rows if answers[2 * row] is None and answers[2 * row + 1] is None]
-        if quiet:
+        for batch in self._counted:
+            rows = batch.of
+            told = self._asker.ask_again(batch.made, 2 * len(rows), OTHER_TRIES)
+            for place, row in enumerate(rows):
+                answers[2 * row : 2 * row + 2] = told[2 * place : 2 * place + 2]
+            missed = [row for row in rows if answers[2 * row] is None and answers[2 * row + 1] is None]
+            self._note_missed(rows, missed, now_s)
+            if 2 * len(missed) > len(rows):
+                break
+        return reading(answers, now_s)
+
+    def _note_missed(self, rows: Sequence[int], missed: Sequence[int], now_s: float) -> None:
+        """Ports that have told nothing this time, of those that were asked."""
+        self._missed = Counter(
+            {row: n for row, n in self._missed.items() if row not in rows or row in missed}
+        )
+        self._missed.update(missed)
+        if quiet := [row for row in missed if self._missed[row] >= MOST_MISSED]:
             self._quiet |= dict.fromkeys(quiet, now_s + QUIET_S)
             self._counted = None
-        return reading(answers, now_s)
 
     def _take(self, subnet: Subnet) -> None:
         self.subnet, self._counted = subnet, None
+
+    def _blocks_due(self) -> Iterator[_Batch]:
+        """Those of one look."""
+        for _ in range(min(len(self._blocks), -(-MOST_BLOCKS // AT_A_TIME))):
+            self._next = (self._next + 1) % len(self._blocks)
+            yield self._blocks[self._next]
+
+    def _is_another(self, batch: _Batch) -> bool:
+        """Whether something in it is not as it was; of what does not answer that is not known."""
+        told = self._asker.ask_again(batch.made, len(batch.of), OTHER_TRIES)
+        return any(
+            data is not None and not self._is_as_before(row, block, data)
+            for (row, block), data in zip(batch.of, told, strict=True)
+        )
 
     def _is_as_before(self, row: int, block: int | None, data: bytes) -> bool:
         tables = self._tables.ports
@@ -148,40 +177,41 @@ class Polled:
         for end in self.ends:
             levels.setdefault(len(self.fabric.nodes[end.guid].path), []).append(end)
         return [
-            self._batch(ends, [ask_port(self.fabric.nodes[end.guid].path, end.port) for end in ends])
+            self._batch(part, [ask_port(self.fabric.nodes[end.guid].path, end.port) for end in part])
             for _, ends in sorted(levels.items())
+            for part in _parts(ends)
         ]
 
     def _table_batches(self) -> list[_Batch]:
-        """Each has all switches' highest LIDs, and a part of the blocks."""
+        """All switches' highest LIDs first, then all blocks."""
         switches = sorted(self._tables.row.items(), key=lambda item: item[1])
         paths = [self.fabric.nodes[guid].path for guid, _ in switches]
         self._tops = [
             0 if data is None else read_linear_top(data)
             for data in self._asker.ask([ask_switch(path) for path in paths])
         ]
-        of = [
-            (row, block)
-            for row, top in enumerate(self._tops)
-            if top
-            for block in range(1 + top // LIDS_A_BLOCK)
+        of: list[tuple[int, int | None]] = [(row, None) for row in range(len(paths))]
+        for row, top in enumerate(self._tops):
+            of += [(row, block) for block in range(1 + top // LIDS_A_BLOCK) if top]
+        return [
+            self._batch(
+                part,
+                [
+                    ask_switch(paths[row]) if block is None else ask_forwarding(paths[row], block)
+                    for row, block in part
+                ],
+            )
+            for part in _parts(of)
         ]
-        heads: list[tuple[int, int | None]] = [(row, None) for row in range(len(paths))]
-        batches = []
-        for at in range(0, max(len(of), 1), MOST_BLOCKS) if paths else ():
-            part = [*heads, *of[at : at + MOST_BLOCKS]]
-            asked = [
-                ask_switch(paths[row]) if block is None else ask_forwarding(paths[row], block)
-                for row, block in part
-            ]
-            batches.append(self._batch(part, asked))
-        return batches
 
-    def _counter_batch(self) -> _Batch:
+    def _counter_batches(self) -> list[_Batch]:
         lids = self._reached()
         rows = [row for row in np.flatnonzero(lids).tolist() if row not in self._quiet]
         numbers = self.subnet.ports["number"].tolist()
-        return self._batch(rows, [one for row in rows for one in ask_counters(int(lids[row]), numbers[row])])
+        return [
+            self._batch(part, [one for row in part for one in ask_counters(int(lids[row]), numbers[row])])
+            for part in _parts(rows)
+        ]
 
     def _batch(self, of: Sequence[Any], requests: Sequence[Request]) -> _Batch:
         return _Batch(self._asker.prepare(requests), of)
@@ -218,6 +248,10 @@ class Polled:
                 rows = [self._row[End(node.guid, number)] for number in node.ports]
                 return next((row for row in rows if self.subnet.ports["lid"][row] > 0), None)
         return None
+
+
+def _parts(of: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    return (of[at : at + AT_A_TIME] for at in range(0, len(of), AT_A_TIME))
 
 
 def moved(before: Reading, ends_before: Sequence[End], ends: Sequence[End]) -> Reading:
