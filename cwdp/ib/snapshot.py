@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.ib.sweep import End, Fabric, Node
 from cwdp.ib.tables import Tables
@@ -12,8 +13,7 @@ from cwdp.shared.ib.subnet import DEFAULT_PREFIX, NO_PEER, PORT, Subnet
 
 def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
     """The subnet of a sweep, with its tables."""
-    nodes = [fabric.nodes[guid] for guid in sorted(fabric.nodes)]
-    ends = [End(node.guid, number) for node in nodes for number in sorted(node.ports)]
+    nodes, ends = [fabric.nodes[guid] for guid in sorted(fabric.nodes)], ends_of(fabric)
     row = {end: i for i, end in enumerate(ends)}
     of_node = {node.guid: i for i, node in enumerate(nodes)}
     ports = np.zeros(len(ends), PORT)
@@ -34,6 +34,7 @@ def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
             port.fastest_bps,
             NO_PEER if peer == i else peer,
         )
+    _undo_one_sided(ports)
     switches = [tables.row[node.guid] for node in nodes if node.is_switch]
     return Subnet(
         np.array([node.guid for node in nodes], np.uint64),
@@ -46,6 +47,18 @@ def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
         np.array([fabric.nodes[end.guid].port_guids.get(end.port, 0) for end in ends], np.uint64),
         max((port.prefix for node in nodes for port in node.ports.values()), default=0) or DEFAULT_PREFIX,
     )
+
+
+def ends_of(fabric: Fabric) -> list[End]:
+    """The port of each row."""
+    return [End(guid, number) for guid in sorted(fabric.nodes) for number in sorted(fabric.nodes[guid].ports)]
+
+
+def _undo_one_sided(ports: NDArray[np.void]) -> None:
+    """A link of which the far end is linked elsewhere, as where two nodes have one GUID, is none; in place."""
+    peer = ports["peer"]
+    linked = np.flatnonzero(peer != NO_PEER)
+    peer[linked[peer[peer[linked]] != linked]] = NO_PEER
 
 
 def _manager(nodes: Sequence[Node]) -> int:

@@ -69,11 +69,13 @@ class Fabric:
         nodes: by GUID.
         links: both ways of each: the far end of each port.
         silent: ports that have a link to something that does not answer.
+        doubled: GUIDs that two nodes have.
     """
 
     nodes: Mapping[int, Node]
     links: Mapping[End, End]
     silent: Sequence[End]
+    doubled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def sweep(asker: Asks) -> Fabric:
     nodes: dict[int, Node] = {}
     links: dict[End, End] = {}
     silent: list[End] = []
+    doubled: set[int] = set()
     steps = [_Step((), None)]
     while steps:
         told = zip(steps, asker.ask([ask_node(step.path) for step in steps]), strict=True)
@@ -105,11 +108,13 @@ def sweep(asker: Asks) -> Fabric:
         for step, info in met:
             if step.by is not None:
                 here = End(info.guid, info.local_port)
+                if links.get(here, step.by) != step.by:
+                    doubled.add(info.guid)
                 links[step.by], links[here] = here, step.by
         new = _new(nodes, met)
         _describe(asker, nodes, new)
         steps = list(_next(links, new)) if len(nodes) < MOST_NODES else []
-    return Fabric(nodes, links, silent)
+    return Fabric(nodes, links, silent, frozenset(doubled))
 
 
 def _new(nodes: dict[int, Node], met: Iterable[tuple[_Step, NodeInfo]]) -> list[tuple[Node, int]]:
