@@ -1,8 +1,7 @@
 """Counters of ports: how they are asked for and read, and by how much they have grown. Pure.
 
 IBTA Architecture Specification, volume 1, 16.1.3.5 (PortCounters) and 16.1.4.11 (PortCountersExtended). Those of 32 bits and less
-stand still at their most; those of 64 bits go on. Devices of late have errors and waits in 64 bits as well, behind the data in
-PortCountersExtended; in others these fields are 0. So the larger of the two is what a port has counted.
+stand still at their most; those of 64 bits go on.
 """
 
 from collections.abc import Sequence
@@ -25,16 +24,16 @@ SMALL = np.dtype(
 )  # fmt: skip
 LARGE = np.dtype(
     {
-        "names": [*DATA, *ERRORS, WAIT],
-        "formats": [">u8"] * (len(DATA) + len(ERRORS) + 1),
-        "offsets": [8, 16, 24, 32, 72, 80, 88, 96, 104, 112, 120, 160, 168],
+        "names": list(DATA),
+        "formats": [">u8"] * 4,
+        "offsets": [8, 16, 24, 32],
         "itemsize": 192,
     }
 )
 MOST = np.array(
-    [2 ** (8 * (SMALL if name not in DATA else LARGE)[name].itemsize) - 1 for name in NAMES], np.uint64
+    [2 ** (8 * of[name].itemsize) - 1 for of in (SMALL, LARGE) for name in of.names or ()], np.uint64
 )
-"""Of each counter, where it has no 64 bits besides."""
+"""Of each counter."""
 
 
 @dataclass(frozen=True)
@@ -69,22 +68,15 @@ def reading(told: Sequence[bytes | None], at_s: float) -> Reading:
         np.frombuffer(b"".join(data or empty for data in told[i::2]), of)
         for i, of in enumerate((SMALL, LARGE))
     ]
-    small, large = parts
-    columns = [
-        large[name].astype(np.uint64)
-        if name in DATA
-        else np.maximum(small[name].astype(np.uint64), large[name].astype(np.uint64))
-        for name in NAMES
-    ]
-    return Reading(at_s, np.stack(columns, axis=1), known)
+    columns = [part[name].astype(np.uint64) for part in parts for name in part.dtype.names or ()]
+    return Reading(
+        at_s, np.stack(columns, axis=1) if columns else np.zeros((0, len(NAMES)), np.uint64), known
+    )
 
 
 def growth(before: Reading, after: Reading) -> Growth:
-    """By how much counters have grown; one that is smaller than it was has begun anew, from 0.
-
-    One that stood at its most before, and does no more, has begun anew as well.
-    """
-    is_small = np.array([name not in DATA for name in NAMES])
+    """By how much counters have grown; one that is smaller than it was has begun anew, from 0."""
+    is_small = np.arange(len(NAMES)) < len(SMALL.names or ())
     known = np.where(is_small, *((before.known[:, i] & after.known[:, i])[:, None] for i in (0, 1)))
     was_reset = after.values < before.values
     grown = np.where(was_reset, after.values, after.values - np.where(was_reset, 0, before.values))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, Subnet
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Subject
+from manager.ib.names import Names
 
 MOST_PORTS = 500_000
 """More than ten subnets can have; beyond it all is forgotten, as somebody invents ports."""
@@ -42,26 +43,26 @@ class Ports:
         self._slot: dict[End, int] = {}
         self._names: dict[int, str] = {}
         self._hosts: set[int] = set()
-        self._shape: tuple[bytes, bytes, bytes] = (b"", b"", b"")
+        self._link_ends: dict[int, str] = {}
+        self._shape: tuple[object, ...] = ()
 
     def follow(self, subnet: Subnet) -> bool:
         """Take in a snapshot; returns whether there were too many ports, and all slots are others now."""
+        arrays = subnet.guids, subnet.ports["node"], subnet.ports["number"]
+        shape = (*(array.tobytes() for array in arrays), subnet.names)
+        if shape == self._shape:
+            return False
+        self._shape = shape
         self._names.update(
             zip(subnet.guids.tolist(), map(subnet.node_name, range(len(subnet.guids))), strict=True)
         )
-        shape = tuple(
-            array.tobytes() for array in (subnet.guids, subnet.ports["node"], subnet.ports["number"])
-        )
-        if shape == self._shape:
-            return False
-        self._shape = (shape[0], shape[1], shape[2])
         self.present = frozenset(subnet.guids.tolist())
         self._hosts.update(subnet.guids[subnet.kinds == CHANNEL_ADAPTER].tolist())
         guids = subnet.guids[subnet.ports["node"]].tolist()
         ends = [End(*end) for end in zip(guids, subnet.ports["number"].tolist(), strict=True)]
         is_anew = len(self._slot.keys() | set(ends)) > MOST_PORTS
         if is_anew:
-            self.ends, self._slot = [], {}
+            self.ends, self._slot, self._link_ends = [], {}, {}
         for end in ends:
             if end not in self._slot:
                 self._slot[end] = len(self.ends)
@@ -69,6 +70,7 @@ class Ports:
         self.slots = np.array([self._slot[end] for end in ends], np.intp)
         self.rows = np.full(len(self.ends), -1, np.intp)
         self.rows[self.slots] = np.arange(len(ends))
+        self._link_ends.update(zip(self.slots.tolist(), Names(subnet).ends, strict=True))
         return is_anew
 
     def slot(self, end: End) -> int:
@@ -90,11 +92,7 @@ class Ports:
 
     def link_end(self, slot: int) -> str:
         """As links name it: a switch, or the NIC that it is."""
-        end = self.ends[slot]
-        if end.guid not in self._hosts:
-            return self.node_name(end.guid)
-        host, _, device = self.node_name(end.guid).partition(" ")
-        return f"{host}/{device or end.number}"
+        return self._link_ends[slot]
 
     def port(self, slot: int) -> Subject:
         """A port as what a finding is about."""

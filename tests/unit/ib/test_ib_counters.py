@@ -56,28 +56,8 @@ def test_one_that_stands_at_its_most_tells_nothing(name: str) -> None:
     assert found.stuck[0].tolist() == [each == name for each in NAMES]
 
 
-def test_one_of_64_bits_goes_on_where_that_of_less_stands_at_its_most() -> None:
-    def both(value: int) -> tuple[bytes, bytes]:
-        small, large = np.zeros(1, SMALL), np.zeros(1, LARGE)
-        small["symbol_errors"], large["symbol_errors"] = min(value, 0xFFFF), value
-        small["send_wait"], large["send_wait"] = min(value, 0xFFFF_FFFF), value
-        return small.tobytes(), large.tobytes()
-
-    found = growth(reading(both(1 << 40), 0.0), reading(both((1 << 40) + 30), 1.0))
-    assert [found.per_s[0, NAMES.index(name)] for name in ("symbol_errors", "send_wait")] == [30.0, 30.0]
-    assert not found.stuck.any()
-
-
 def test_one_that_stood_at_its_most_and_was_cleared_begins_anew() -> None:
     assert grown({"symbol_errors": 0xFFFF}, {"symbol_errors": 8})["symbol_errors"] == 4.0
-
-
-def test_extended_errors_are_where_libibmad_has_them() -> None:
-    large = bytearray(192)
-    for i, at in enumerate((72, 80, 88, 96, 104, 112, 120, 160, 168)):
-        large[at : at + 8] = (i + 1).to_bytes(8)
-    found = reading((bytes(192), bytes(large)), 0.0)
-    assert found.values[0, :9].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_what_is_not_told_is_not_known() -> None:
