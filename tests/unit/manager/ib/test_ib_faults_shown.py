@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from ib_worlds import clos, cut, port
+from fat_trees import without
+from ib_worlds import clos, port
 from large_fleet import collector_of
 
 from cwdp.shared.ib.counters import NAMES, Growth
@@ -60,11 +61,11 @@ def test_bit_errors_mark_one_direction_of_a_link() -> None:
 
 def test_a_link_that_is_cut_is_dead_and_over_when_it_is_back() -> None:
     whole, managed = clos(), Managed()
-    gone = cut(whole, port(whole, "l0", 5))
+    row = port(whole, "l0", 5)
+    gone = without(whole, [(row, int(whole.ports["peer"][row]))])
     for subnet in (whole, gone, gone):
         managed.poll(subnet)
     assert [each["kind"] for each in link_views.findings_of(managed.state)] == ["dead"]
-    managed.poll(whole)
     managed.poll(whole)
     assert [one.kind for one in managed.state.events] == ["link_dead", "link_dead_over"]
 
