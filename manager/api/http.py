@@ -278,7 +278,7 @@ class HttpServer:
         if "at" in request.query:
             return await self._past.fabric(request.query)
         state = self._sources.state
-        told = fabric_views.fabric(state.discovery) | {"infiniband": ib_views.subnets(state.subnets)}
+        told = fabric_views.fabric(state.discovery) | ib_views.subnets(state.subnets)
         return web.json_response(told)
 
     async def _path(self, request: web.Request) -> web.Response:

@@ -20,9 +20,12 @@ NONE_APART = "no two ways share no link"
 MANY_LIDS = 2
 
 
-def subnets(known: Subnets) -> list[Json]:
-    """Each subnet that is read."""
-    return [_subnet(one) for one in known.now]
+def subnets(known: Subnets) -> Json:
+    """Each subnet that is read, and what became of the messages of those who read."""
+    return {
+        "infiniband": [_subnet(one) for one in known.now],
+        "infiniband_messages": dict(known.results),
+    }
 
 
 def pairs(known: Subnets, src: str, dst: str) -> Iterator[Json]:

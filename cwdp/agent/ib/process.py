@@ -1,7 +1,7 @@
 """`python -m cwdp.agent.ib.process`: reads an InfiniBand subnet and tells the agent.
 
-A process of its own, as it waits for answers. It takes at most `SHARE` of a processor: where a look takes long, the next one is
-later. It is over when standard input is.
+A process of its own, as it waits for answers. It takes at most `SHARE` of a processor, `BURST_S` at once: beyond that the next look
+is later. It is over when standard input is.
 """
 
 import os
@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
 
+from cwdp.agent.ib.budget import Budget
 from cwdp.agent.ib.orders import IbOrder, IbWord
 from cwdp.agent.ib.reading import COUNTERS, Message, SubnetReader
 from cwdp.agent.orders import Orders, Words
@@ -22,7 +23,7 @@ from cwdp.ib.umad import Umad
 from cwdp.shared.ib.reports import IbGrowth, IbSubnet, IbTables
 
 LOOK_S, AGAIN_S, SAY_S = 0.5, 10.0, 0.01
-SHARE = 0.2
+SHARE, BURST_S = 0.2, 2.0
 MOST_WAITING = 1_024
 NICE = 5
 
@@ -63,9 +64,9 @@ class Process:
 
     def _read(self, asker: Asker, order: IbOrder) -> None:
         reader = SubnetReader(asker, order, time.time_ns() // 1_000_000)
-        told = Counter[str]()
+        told, budget = Counter[str](), Budget(SHARE, BURST_S)
         while self._order == order:
-            began_s, used_s = time.monotonic(), time.thread_time()
+            began_s = time.monotonic()
             try:
                 reader.step()
             finally:
@@ -75,8 +76,8 @@ class Process:
                 self._totals.update(now - told)
                 told = now
             self._say(reader)
-            used_s, took_s = time.thread_time() - used_s, time.monotonic() - began_s
-            self._wait(max(LOOK_S - took_s, used_s / SHARE - took_s, SAY_S))
+            now_s = time.monotonic()
+            self._wait(max(began_s + LOOK_S - now_s, budget.wait_s(now_s, time.thread_time()), SAY_S))
             if self._tell:
                 self._tell = 0
                 reader.tell(is_news=False)

@@ -74,6 +74,7 @@ class SubnetReader:
         match change:
             case Change.LINKS:
                 self._sweep()
+                return
             case Change.PORTS:
                 self.counters["ib_port_changes"] += 1
                 self.tell()

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.ib.subnet import NO_PEER, NO_ROUTE, SWITCH, Subnet
+from cwdp.shared.ib.subnet import ACTIVE, NO_PEER, NO_ROUTE, SWITCH, Subnet
 
 MOST_SWITCHES = 64
 """On the way of a packet; one that crosses more goes round in circles."""
@@ -52,6 +52,14 @@ class Routes:
         return owner
 
     @cached_property
+    def _peer(self) -> NDArray[np.int32]:
+        """The far end of each port's link, NO_PEER where no packets go over it: only datagrams of direct routes do before it is active."""
+        peer = self.subnet.ports["peer"]
+        is_active = self.subnet.ports["state"] == ACTIVE
+        carries: NDArray[np.int32] = np.where((peer >= 0) & is_active & is_active[peer], peer, NO_PEER)
+        return carries
+
+    @cached_property
     def _port_at(self) -> NDArray[np.int32]:
         """The row of each port of each switch by its number, NOWHERE where there is none, shape (switches, 256)."""
         ports = self.subnet.ports
@@ -77,7 +85,7 @@ class Routes:
 
     def first_switch(self, port: int) -> int:
         """The place among the switches of the one that a host's port is linked to; NOWHERE for none."""
-        peer = int(self.subnet.ports["peer"][port])
+        peer = int(self._peer[port])
         return NOWHERE if peer == NO_PEER else int(self._switch_of[self.subnet.ports["node"][peer]])
 
     def from_switch(self, switch: int) -> Ways:
@@ -109,7 +117,7 @@ class Routes:
             column = np.full(len(lids), NOWHERE, np.int32)
             column[rows] = out
             columns.append(column)
-            peer = np.where(out >= 0, subnet.ports["peer"][out], NO_PEER)
+            peer = np.where(out >= 0, self._peer[out], NO_PEER)
             node = np.where(peer >= 0, node_of[peer], NOWHERE)
             switch = np.where(node >= 0, self._switch_of[node], NOWHERE)
             is_there = (peer >= 0) & (node == owner_node[rows]) & ((switch >= 0) | (peer == owner[rows]))
@@ -122,7 +130,7 @@ class Routes:
 
     def way(self, src: int, dlid: int) -> list[int] | None:
         """The rows of the ports that packets of a host's port leave by to a LID, its own first; None where they do not come there."""
-        peer = int(self.subnet.ports["peer"][src])
+        peer = int(self._peer[src])
         if peer == NO_PEER or not 0 <= dlid < len(self.owner) or self.owner[dlid] < 0:
             return None
         switch = self.first_switch(src)

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 SWITCH, CHANNEL_ADAPTER, ROUTER = 2, 1, 3
 """Kinds of nodes, by their number in NodeInfo (IBTA volume 1, 14.2.5.3)."""
 
+ACTIVE = 4
+"""The state of a port over which packets go (14.2.5.6)."""
+
 NO_PEER = -1
 DEFAULT_PREFIX = 0xFE80 << 48
 """Of a subnet that has been given no other (IBTA volume 1, 4.1.1)."""

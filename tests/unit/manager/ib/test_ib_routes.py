@@ -59,6 +59,15 @@ def test_what_crosses_a_link_that_is_gone_does_not_arrive() -> None:
     assert routes.way(port(gone, "h1 mlx5_0", 1), 9_999) is None
 
 
+def test_nothing_goes_over_a_link_that_is_not_active() -> None:
+    subnet = clos()
+    ports = subnet.ports.copy()
+    ports["state"][port(subnet, "s0", 3)] = 2
+    routes = Routes(replaced(subnet, ports=ports))
+    src, dst = port(subnet, "h1 mlx5_0", 1), port(subnet, "h9 mlx5_0", 1)
+    assert [way.leaves is None for way in ways(routes, src, dst)] == [True, False, False, False]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_tables_say_it_comes_to_an_end(seed: int) -> None:
     """Tables at random: circles, ports that are not there, LIDs of nobody. What arrives does so by links that there are."""
