@@ -82,7 +82,7 @@ class BitErrors:
         for slot in np.flatnonzero(self._found[0]).tolist():
             evidence = [
                 f"{self._own[-1, slot]:.0f} symbol or receive errors at {ports.name(slot)} in about a minute",
-                f"a link of {rate(bps[slot])} may have {60 * MOST_BER * bps[slot]:.0f} (a bit error rate of {MOST_BER:g})",
+                f"a link of {rate(bps[slot])} may have {60 * MOST_BER * bps[slot]:.2g} (a bit error rate of {MOST_BER:g})",
             ]
             if self._remote[-1, slot] >= 1:
                 evidence.append(f"{self._remote[-1, slot]:.0f} packets were damaged before it")

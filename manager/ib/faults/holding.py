@@ -1,10 +1,14 @@
 """When what is seen becomes a finding, and when that is over. No I/O."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from manager.faults.finding import Kind, Subject
 from manager.ib.faults.ports import End
+
+APART_S = 0.5
+"""What comes sooner after a poll is of the same one: a subnet that has changed, and then its counters."""
 
 Key = tuple[Kind, tuple[End | str, ...]]
 """The kind of a finding, and what it is about by GUIDs and numbers, as names may change."""
@@ -55,6 +59,7 @@ class Holding:
     def __init__(self) -> None:
         self.held: dict[Key, float] = {}
         self._row: dict[Key, int] = {}
+        self._counted_s = -math.inf
 
     def step(
         self, seen: Mapping[Key, Seen], unsure: Iterable[Key], now_s: float
@@ -70,7 +75,10 @@ class Holding:
             What begins, and what is over.
         """
         stays = set(unsure)
-        self._row = {key: self._row.get(key, 0) + 1 for key in seen} | {
+        more = now_s - self._counted_s >= APART_S
+        if more:
+            self._counted_s = now_s
+        self._row = {key: self._row[key] + more if key in self._row else 1 for key in seen} | {
             key: count for key, count in self._row.items() if key in stays and key not in seen
         }
         for key in seen.keys() | stays:

@@ -49,6 +49,17 @@ def test_what_is_told_once_is_judged_once() -> None:
     assert told.events == ["link_dead"]
 
 
+def test_what_is_told_twice_in_a_second_is_one_poll() -> None:
+    whole, cut, traffic = broken()
+    told = Told()
+    told.step(1.0, now(whole, traffic.growth(whole)))
+    told.step(2.0, now(cut))
+    told.step(2.1, now(cut, traffic.growth(cut)))
+    assert told.events == []
+    told.step(3.0, now(cut, traffic.growth(cut)))
+    assert told.events == ["link_dead"]
+
+
 def test_another_reader_goes_on_with_what_is_known() -> None:
     whole, cut, traffic = broken()
     told = Told()
