@@ -69,7 +69,7 @@ def _paths(answer: Any) -> RenderableType:
     notes: list[RenderableType] = []
     for pair in answer["pairs"]:
         if pair["protocol"] == INFINIBAND:
-            parts += [Text(_exact_heading(pair), "bold"), _exact_ways(pair)]
+            parts += [Text(_exact_heading(pair), "bold"), *([_exact_ways(pair)] if pair["ports"] else [])]
         else:
             parts += [Text(_heading(pair), "bold"), _ports(pair)]
             notes = [NOTE]
@@ -79,7 +79,7 @@ def _paths(answer: Any) -> RenderableType:
 def _exact_heading(pair: Any) -> str:
     text = f"{pair['src']} > {pair['dst']} ({pair['dst_addr']}): "
     if not pair["ports"]:
-        return text + "no way: no table leads there"
+        return text + "no way: tables lead there by no links that are active"
     count = pair["paths_known"]
     text += f"{count} {'way' if count == 1 else 'ways'}, by destination LID"
     if pair["no_route"]:
