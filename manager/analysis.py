@@ -11,7 +11,6 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.subjects import down
 from manager.duties import Duties
-from manager.ib.faults.subnets import SubnetWatch
 from manager.jobs.names import named
 from manager.jobs.watch import Infer
 from manager.state import FleetState
@@ -43,7 +42,6 @@ class Analysis:
         self, bus: Bus, state: FleetState, duties: Duties, *, direct: Callable[[Iterable[Desired]], None]
     ) -> None:
         self._bus, self._state, self._duties, self._direct = bus, state, duties, direct
-        self._subnets = SubnetWatch(state.watch.findings, state.note)
 
     def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         """What is to be run, each for ever."""
@@ -69,7 +67,6 @@ class Analysis:
             now_s, started_s = time.monotonic(), time.thread_time()
             with self._duties.of("watch links"):
                 self._state.watch_links(now_s)
-                self._subnets.step(self._state.subnets.now, now_s)
             for order in self._state.echo_orders(now_s):
                 self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.thread_time() - started_s) / LINKS_SHARE))

@@ -11,7 +11,6 @@ from cwdp.shared.ib.reports import IbGrowth, pack_growth, subnet_pieces
 from cwdp.shared.ib.subnet import Subnet
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.ib.faults.subnets import SubnetWatch
 from manager.state import FleetState
 from manager.view import link_views
 from manager.view.severity import severity
@@ -22,7 +21,6 @@ class Managed:
 
     def __init__(self) -> None:
         self.state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
-        self.watch = SubnetWatch(self.state.faults, self.state.note)
         self.now_s, self._number, self._subnet = 0.0, 0, clos()
 
     def poll(self, subnet: Subnet, **grown: dict[int, float]) -> None:
@@ -39,7 +37,7 @@ class Managed:
         growth = Growth(per_s, np.zeros_like(per_s, bool))
         told = IbGrowth(host="h0", number=self._number, first=0, ports=len(per_s), data=pack_growth(growth))
         self.state.subnets.hear_growth(told, self.now_s)
-        self.watch.step(self.state.subnets.now, self.now_s)
+        self.state.watch_links(self.now_s)
 
     def states(self) -> dict[tuple[str, str], str]:
         """Of all links that are not well."""
