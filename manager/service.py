@@ -305,6 +305,8 @@ class Manager:
             self._hear_timed("collective", CollectiveReport, self.state.hear_collectives)
             self._hear("audit", AuditReport, self.audits.hear)
             self._hear("audit-flows", FlowReport, self.audits.hear_flows)
+            for ib in self.state.subnets.hears():
+                self._hear_timed(*ib)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()

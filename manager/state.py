@@ -45,6 +45,8 @@ from manager.hosts.namesakes import Namesakes
 from manager.hosts.probed_before import ProbedBefore
 from manager.hosts.sanity import is_sane
 from manager.hosts.sequences import Sequences
+from manager.ib.faults.subnets import SubnetWatch
+from manager.ib.subnets import Subnets
 from manager.jobs.watch import JobWatch
 from manager.links.loads import LinkLoads
 from manager.overrides.change import OverrideChange
@@ -102,22 +104,21 @@ class FleetState:
     ) -> None:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
-        self.clock_events = ClockEvents()
-        self.timelines = OtherTimelines(self.members.elsewhere)
-        self.owd = OwdStore()
-        self.counters = CounterTotals()
+        self.clock_events, self.timelines = ClockEvents(), OtherTimelines(self.members.elsewhere)
+        self.owd, self.counters = OwdStore(), CounterTotals()
         self.traffic = Traffic(self.members)
         self.jobs = JobWatch(self.traffic, self.members)
-        self.collectives = CollectiveStore()
+        self.collectives, self.subnets = CollectiveStore(), Subnets()
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.on_event: Callable[[Happening], None] = _tell_nobody
         self.on_override: Callable[[OverrideChange], None] = _tell_nobody
         self.hellos, self.reports = Counter[str](), Counter[str]()
-        self.probed_pairs = 0
+        self.probed_pairs = self._addresses_version = 0
         self.overrides = Overrides() if overrides is None else overrides
         self.steering, self.slicing = self.overrides.steering, self.overrides.slicing
         self.discovery = Discovery(self.members, self.traffic, self.steering)
         self.watch = LinkWatch(self.members, self.note)
+        self.subnet_faults = SubnetWatch(self.watch.findings, self.note)
         links_now = LinksNow(self.watch, self.traffic, self.members)
         self.causes = CauseWatch(self.note, links_now, self.collectives)
         self.planner = Planner(
@@ -137,8 +138,7 @@ class FleetState:
         )
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self._hosts_probed: set[str] = set()
-        self.leads = True
-        self.leader = Leader()
+        self.leads, self.leader = True, Leader()
         self._leads_since_s = 0.0
         self._knows_steering = True
         self._taken_up: dict[str, list[ProbeEdge]] | None = None
@@ -150,7 +150,6 @@ class FleetState:
         self._steer_parts = SteerParts()
         self._sequences, self._departed, self.namesakes = Sequences(), Departed(), Namesakes()
         self._addresses = AddressBook(self.members, self.watch.windows)
-        self._addresses_version = 0
 
     def stand_by(self) -> None:
         """Another manager decides; this one hears, and answers what is asked."""
@@ -383,6 +382,7 @@ class FleetState:
         self.watch.step(now_s, timeline_ns, tables)
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
+        self.subnet_faults.step(self.subnets.now, now_s)
 
     def echo_orders(self, now_s: float) -> list[BounceOrder]:
         """Echoes that hosts are to send now; a manager that waits wants none."""

@@ -79,6 +79,19 @@ class FlowsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     program: Literal["perftest", "none"] | Annotated[list[str], Meta(min_length=1)] = "perftest"
 
 
+class IbConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Whether this host reads its InfiniBand subnet for the manager.
+
+    Attributes:
+        read: a few hosts of a subnet should, not all; it needs access to /dev/infiniband/umad*.
+        device, port: by which; the first that is active unless given.
+    """
+
+    read: bool = False
+    device: str = ""
+    port: Annotated[int, Meta(ge=0, le=255)] = 0
+
+
 class InterfaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a NIC is probed from: by its dataplane, or by UD queue pairs of its RDMA device.
 
@@ -102,7 +115,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             with a default route; "" for neither.
     """
 
-    nics: Annotated[list[str], Meta(min_length=1)]
+    nics: list[str]
     nats: str = "nats://127.0.0.1:4222"
     host: Annotated[str, Meta(pattern="^[^/ ]+$")] = msgspec.field(default_factory=socket.gethostname)
     credential: str = DEFAULT_CREDENTIAL
@@ -119,6 +132,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     uprobes: UprobesConfig = UprobesConfig()
     tcp: TcpConfig | None = None
     flows: FlowsConfig = FlowsConfig()
+    ib: IbConfig = IbConfig()
     interface: dict[str, InterfaceConfig] = {}
     roles: dict[str, Role] = {}
     test_clock: TestClockConfig | None = None
@@ -173,6 +187,11 @@ def read_config(path: Path) -> AgentConfig:
         ConfigError: it is missing or wrong.
     """
     config = read_toml(path, AgentConfig)
+    if not config.nics and not config.ib.read:
+        raise ConfigError(
+            f"{path}: nics names no interface",
+            "name the fabric's, or have InfiniBand read by [ib] read = true",
+        )
     if len(set(config.nics)) < len(config.nics):
         raise ConfigError(f"{path}: nics names an interface twice: {config.nics}", "name each one once")
     if config.congestion and config.congestion.link_rate:

@@ -29,6 +29,7 @@ from cwdp.agent.fence import Fence
 from cwdp.agent.goback.keeper import GoBackKeeper
 from cwdp.agent.helper import Helper
 from cwdp.agent.hostbus import HostBus, first_keys
+from cwdp.agent.ib.keeper import HostIb
 from cwdp.agent.links import LinkTable
 from cwdp.agent.liveness.keeper import PulseKeeper
 from cwdp.agent.liveness.nicwatch import NicWatch
@@ -111,6 +112,7 @@ class Agent:
             UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
             for ifname, interface in config.ud_nics.items()
         ]
+        self._ib = HostIb(config, self._bus.say, self._event)
         self._uprobes, self._tcp = HostUprobes(config), HostTcp(config, self._links)
         self._verbs = HostVerbs(config, self._ud, self._uprobes)
         self._collectives = HostCollectives(
@@ -191,6 +193,7 @@ class Agent:
             *self._uprobes.jobs(),
             *self._verbs.jobs(),
             *self._tcp.jobs(),
+            *self._ib.jobs(),
             *self._collectives.jobs(),
             self._steering.follow(),
             self._tracing.run(),
@@ -324,12 +327,8 @@ class Agent:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
         totals["agent.loop_late_ms"] = round(1e3 * self._loop_watch.late_s)
         parts = [helper.counters for helper in self._helpers]
-        parts += [
-            self._verbs.counters,
-            self._tcp.counters,
-            self._collectives.counters,
-            self._uprobes.counters,
-        ]
+        parts += [self._verbs.counters, self._tcp.counters, self._collectives.counters]
+        parts += [self._uprobes.counters, self._ib.counters]
         parts += [self._steering.counters, self._slices.counters, self._detours.counters]
         parts += [self._tracing.counters, self._echo_tests.counters, self._audits.counters]
         parts += [self._fence.counters, self._bounds.counters]
@@ -479,6 +478,7 @@ class Agent:
         if connected:
             self._say_hello()
             self._tell_steering()
+            self._ib.tell_again()
         self._tracing.tell_all()
         self._events.make_up()
 

@@ -59,17 +59,17 @@ class Asker:
         """Have requests ready, for `ask_again`."""
         return self._port.prepare(requests)
 
-    def ask_again(self, made: Any, count: int) -> list[bytes | None]:
-        """Ask what is ready; see `ask`."""
+    def ask_again(self, made: Any, count: int, tries: int = TRIES) -> list[bytes | None]:
+        """Ask what is ready, each so often at most; see `ask`."""
         found: list[bytes | None] = [None] * count
-        waiting = deque((place, 1) for place in range(count))
+        waiting = deque((place, tries) for place in range(count))
         under_way: dict[int, tuple[int, int]] = {}
         last_s = time.monotonic()
         while waiting or under_way:
             while waiting and len(under_way) < self._at_once:
-                place, attempt = waiting.popleft()
+                place, left = waiting.popleft()
                 self._number = self._number % MOST_NUMBER + 1
-                under_way[self._number] = place, attempt
+                under_way[self._number] = place, left - 1
                 self._port.send(made, place, self._number, TIMEOUT_MS)
                 self.counters["asked"] += 1
             answer = self._port.receive(TIMEOUT_MS)
@@ -102,7 +102,7 @@ class Asker:
     def _lose(
         self, number: int, under_way: dict[int, tuple[int, int]], waiting: deque[tuple[int, int]]
     ) -> None:
-        place, attempt = under_way.pop(number)
+        place, left = under_way.pop(number)
         self.counters["timed_out"] += 1
-        if attempt < TRIES:
-            waiting.append((place, attempt + 1))
+        if left:
+            waiting.append((place, left))

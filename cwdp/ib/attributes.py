@@ -57,6 +57,8 @@ LANE_BPS = {1: 2_500_000_000, 2: 5_000_000_000, 4: 10_000_000_000}
 EXTENDED_LANE_BPS = {1: 14_062_500_000, 2: 25_781_250_000, 4: 53_125_000_000, 8: 106_250_000_000}
 """By the bit of LinkSpeedExt (FDR, EDR, HDR, NDR); of each 66 bits 64 are data."""
 
+_IS_SM = 1 << 1
+
 _NODE_INFO = Struct(">BBBBQQQHHIB")
 _PORT_LIDS = Struct(">HH")
 
@@ -93,6 +95,8 @@ class PortInfo:
         width: lanes in use; 0 for unknown.
         lane_bps: what each carries, encoding taken off; 0 for unknown.
         widest, fastest_bps: what the port could, of its own.
+        prefix: of the subnet.
+        is_sm: whether a subnet manager runs behind it.
     """
 
     lid: int
@@ -104,6 +108,8 @@ class PortInfo:
     lane_bps: int
     widest: int
     fastest_bps: int
+    prefix: int = 0
+    is_sm: bool = False
 
     @property
     def rate_bps(self) -> int:
@@ -162,6 +168,8 @@ def read_port(data: bytes) -> PortInfo:
         lane_bps=_extended_bps(extended) if extended else LANE_BPS.get(speed, 0) * 8 // 10,
         widest=max((lanes for bit, lanes in WIDTHS.items() if data[30] & bit), default=0),
         fastest_bps=_fastest_bps(data[32] >> 4, data[62] & 15),
+        prefix=int.from_bytes(data[8:16]),
+        is_sm=bool(int.from_bytes(data[20:24]) & _IS_SM),
     )
 
 

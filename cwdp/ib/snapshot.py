@@ -1,16 +1,19 @@
 """What was swept and read of a subnet, as arrays. Pure."""
 
-import numpy as np
+from collections import Counter
+from collections.abc import Sequence
 
-from cwdp.ib.sweep import End, Fabric
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.ib.sweep import End, Fabric, Node
 from cwdp.ib.tables import Tables
-from cwdp.shared.ib.subnet import NO_PEER, PORT, Subnet
+from cwdp.shared.ib.subnet import DEFAULT_PREFIX, NO_PEER, PORT, Subnet
 
 
 def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
     """The subnet of a sweep, with its tables."""
-    nodes = [fabric.nodes[guid] for guid in sorted(fabric.nodes)]
-    ends = [End(node.guid, number) for node in nodes for number in sorted(node.ports)]
+    nodes, ends = [fabric.nodes[guid] for guid in sorted(fabric.nodes)], ends_of(fabric)
     row = {end: i for i, end in enumerate(ends)}
     of_node = {node.guid: i for i, node in enumerate(nodes)}
     ports = np.zeros(len(ends), PORT)
@@ -31,6 +34,7 @@ def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
             port.fastest_bps,
             NO_PEER if peer == i else peer,
         )
+    _undo_one_sided(ports)
     switches = [tables.row[node.guid] for node in nodes if node.is_switch]
     return Subnet(
         np.array([node.guid for node in nodes], np.uint64),
@@ -39,4 +43,29 @@ def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
         ports,
         tables.ports[switches],
         tuple(row[end] for end in fabric.silent if end in row),
+        (_manager(nodes), ""),
+        np.array([fabric.nodes[end.guid].port_guids.get(end.port, 0) for end in ends], np.uint64),
+        max((port.prefix for node in nodes for port in node.ports.values()), default=0) or DEFAULT_PREFIX,
     )
+
+
+def ends_of(fabric: Fabric) -> list[End]:
+    """The port of each row."""
+    return [End(guid, number) for guid in sorted(fabric.nodes) for number in sorted(fabric.nodes[guid].ports)]
+
+
+def _undo_one_sided(ports: NDArray[np.void]) -> None:
+    """A link of which the far end is linked elsewhere, as where two nodes have one GUID, is none; in place."""
+    peer = ports["peer"]
+    linked = np.flatnonzero(peer != NO_PEER)
+    peer[linked[peer[peer[linked]] != linked]] = NO_PEER
+
+
+def _manager(nodes: Sequence[Node]) -> int:
+    """The GUID of the node that owns the LID of the subnet manager; 0 where there is none."""
+    lids = Counter(port.sm_lid for node in nodes for port in node.ports.values() if port.sm_lid)
+    for lid, _ in lids.most_common(1):
+        for node in nodes:
+            if any(port.lid <= lid < port.lid + (1 << port.lmc) for port in node.ports.values() if port.lid):
+                return node.guid
+    return 0

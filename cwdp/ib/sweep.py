@@ -44,6 +44,7 @@ class Node:
     Attributes:
         path: a direct route to it from this host.
         ports: by number, those that answered; of a channel adapter those that were met.
+        port_guids: by number, of the ports by which it was met; a switch has that of port 0 at all of them.
     """
 
     guid: int
@@ -52,6 +53,7 @@ class Node:
     path: Path
     port_count: int
     ports: dict[int, PortInfo] = field(default_factory=dict)
+    port_guids: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_switch(self) -> bool:
@@ -67,11 +69,13 @@ class Fabric:
         nodes: by GUID.
         links: both ways of each: the far end of each port.
         silent: ports that have a link to something that does not answer.
+        doubled: GUIDs that two nodes have.
     """
 
     nodes: Mapping[int, Node]
     links: Mapping[End, End]
     silent: Sequence[End]
+    doubled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def sweep(asker: Asks) -> Fabric:
     nodes: dict[int, Node] = {}
     links: dict[End, End] = {}
     silent: list[End] = []
+    doubled: set[int] = set()
     steps = [_Step((), None)]
     while steps:
         told = zip(steps, asker.ask([ask_node(step.path) for step in steps]), strict=True)
@@ -103,11 +108,13 @@ def sweep(asker: Asks) -> Fabric:
         for step, info in met:
             if step.by is not None:
                 here = End(info.guid, info.local_port)
+                if links.get(here, step.by) != step.by:
+                    doubled.add(info.guid)
                 links[step.by], links[here] = here, step.by
         new = _new(nodes, met)
         _describe(asker, nodes, new)
         steps = list(_next(links, new)) if len(nodes) < MOST_NODES else []
-    return Fabric(nodes, links, silent)
+    return Fabric(nodes, links, silent, frozenset(doubled))
 
 
 def _new(nodes: dict[int, Node], met: Iterable[tuple[_Step, NodeInfo]]) -> list[tuple[Node, int]]:
@@ -119,6 +126,7 @@ def _new(nodes: dict[int, Node], met: Iterable[tuple[_Step, NodeInfo]]) -> list[
             node = nodes[info.guid] = Node(info.guid, "", info.kind, step.path, info.ports)
         elif node.is_switch or info.local_port in node.ports:
             continue
+        node.port_guids[0 if node.is_switch else info.local_port] = info.port_guid
         new.append((node, info.local_port))
     return new
 

@@ -31,6 +31,7 @@ from manager.view import (
     cause_views,
     fabric_views,
     host_views,
+    ib_views,
     iteration_views,
     link_views,
     qp_views,
@@ -276,7 +277,9 @@ class HttpServer:
     async def _fabric(self, request: web.Request) -> web.Response:
         if "at" in request.query:
             return await self._past.fabric(request.query)
-        return web.json_response(fabric_views.fabric(self._sources.state.discovery))
+        state = self._sources.state
+        told = fabric_views.fabric(state.discovery) | ib_views.subnets(state.subnets)
+        return web.json_response(told)
 
     async def _path(self, request: web.Request) -> web.Response:
         query, state = request.query, self._sources.state
@@ -291,7 +294,10 @@ class HttpServer:
                 f"src and dst are hosts or NICs (HOST/IFNAME), protocol is {' or '.join(filter(None, PROTOCOLS))}",
                 "or name a TCP connection: connection=",
             )
-        return web.json_response(fabric_views.path(state.discovery, src, dst, tcp=protocol == "tcp"))
+        told = fabric_views.path(state.discovery, src, dst, tcp=protocol == "tcp")
+        if protocol != "tcp":
+            told["pairs"] += ib_views.pairs(state.subnets, src, dst)
+        return web.json_response(told)
 
     async def _links(self, request: web.Request) -> web.Response:
         sort, limit = sort_and_limit(request.query, link_views.SORTS)

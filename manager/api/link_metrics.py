@@ -21,7 +21,9 @@ OTHER = "other"
 TIERS = ("nic", "1", "2", "3", "4", "unknown")
 """Ends of links; what is higher up than the fourth tier counts as the fourth."""
 
-TROUBLE = ("dead", "silent", "flapping", "lossy", "slow", "slow_sender", "slow_receiver")
+TROUBLE = (
+    "dead", "silent", "flapping", "lossy", "bit_errors", "slow", "degraded", "slow_sender", "slow_receiver", "congested",
+)  # fmt: skip
 STATES = (*TROUBLE, "avoided", "full", "ok", "unknown")
 BESIDE_LEAF = ("from_nics", "to_nics", "up", "down")
 """The links of a leaf: those that come from its NICs, that lead to them, up to other switches, and down from those."""

@@ -412,6 +412,8 @@ class FleetCollector:
         yield counters("cwdp_fabric_traces", "Paths that agents told of by outcome.", "reason", reasons)
         dropped = discovery.dropped
         yield counter("cwdp_fabric_reports_dropped", "Reports of paths that came too fast.", dropped)
+        text = "Growth of InfiniBand ports' counters that was not taken in."
+        yield counters("cwdp_ib_growth_refused", text, "reason", self._sources.state.subnet_faults.refused)
 
     def _flaps(self) -> Iterator[Metric]:
         total = self._sources.state.watch.faults.flaps.total

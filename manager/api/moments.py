@@ -14,7 +14,7 @@ from manager.moment.pairs import Pairs
 from manager.moment.parts import Parts
 from manager.moment.talkers import Talkers
 from manager.planner.flows import sending
-from manager.view import link_table, link_views
+from manager.view import link_views
 
 _T = TypeVar("_T")
 
@@ -79,7 +79,7 @@ class Moments:
         return Moment(
             at_s=time.time(),
             is_live=True,
-            links=link_table.of_now(state.links, findings, avoided),
+            links=link_views.table_of_now(state, findings, avoided),
             parts=self._parts,
             talkers=await _off_loop(sum(len(table.keys) for table in tables.values()), find_talkers),
             leaf_pairs=leaf_pairs,

@@ -13,7 +13,7 @@ from cwdp.shared.bus.messages import Desired, ProbeEdge, TraceOrder, TraceReport
 from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.fabric.choice import covering_ports
 from manager.fabric.fabric import Fabric, TrustChange
-from manager.fabric.model import Model
+from manager.fabric.model import KnownLinks, Model
 from manager.fabric.orders import Orders, candidates
 from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import DirectedLink, Pair, PathName
@@ -51,11 +51,12 @@ class Discovery:
         in_use: source ports that packets of each pair have, of probes or of queue pairs.
         tcp_uses: the paths that TCP connections take, which are to be traced too.
         order_interval_s: from one look at what is to be traced to the next.
+        known: links that need no discovery.
         dropped: reports that came faster than they could be taken in.
     """
 
     def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
-        self.fabric = Fabric()
+        self.fabric, self.known = Fabric(), KnownLinks()
         self.path_counts = PathCounts(self.fabric.routes)
         self.in_use: Mapping[Pair, Ports] = {}
         self.dropped = 0
@@ -83,7 +84,7 @@ class Discovery:
         self._changed_s = 0.0
         self._wiring = WiringWatch()
         self._suspects: list[Miswired] = []
-        self._suspects_of: tuple[int, int] | None = None
+        self._suspects_of: tuple[int, int, KnownLinks] | None = None
         self._suspects_on: _Wiring | None = None
         self._wiring_s = float("-inf")
 
@@ -146,8 +147,10 @@ class Discovery:
 
     def model(self) -> Model:
         """The fabric as people know it."""
-        if self._model is None or self._model.routes is not self.fabric.routes:
-            self._model = Model(self.fabric.routes, frozenset(self._members.nics_by_address.values()))
+        routes, known = self.fabric.routes, self.known
+        if self._model is None or self._model.routes is not routes or self._model.known is not known.links:
+            nics = known.nics.union(self._members.nics_by_address.values())
+            self._model = Model(routes, nics, known.links)
         return self._model
 
     def miswired(self) -> list[Miswired]:
@@ -157,8 +160,8 @@ class Discovery:
         addresses = address_of_each(
             {address: nic for address, nic in owners if host_of(nic) not in elsewhere}
         )
-        covered, model = self.path_counts.covered_leaves(), self.model()
-        rests_on = model.crossed, model.nics, addresses, covered
+        covered, model = self.path_counts.covered_leaves() | self.known.leaves, self.model()
+        rests_on = (*model.known, *model.crossed), model.nics, addresses, covered
         if rests_on != self._suspects_on:
             self._suspects, self._suspects_on = miswired(model, addresses, covered.__contains__), rests_on
         return self._suspects
@@ -166,7 +169,8 @@ class Discovery:
     def _watch_wiring(self, now_s: float) -> list[WiringChange]:
         if now_s - self._wiring_s < WIRING_S:
             return []
-        self._wiring_s, known = now_s, (self.fabric.routes.version, self._members.version)
+        self._wiring_s = now_s
+        known = self.fabric.routes.version, self._members.version, self.known
         if known != self._suspects_of:
             self._suspects_of = known
             self.miswired()

@@ -1,6 +1,7 @@
 """The fabric as people know it: switches by tier, links, which NIC sits at which leaf, rails. Pure.
 
-It is read off the links that paths cross, so a link that no known path crosses is not in it.
+Of Ethernet it is read off the links that paths cross, so a link that no known path crosses is not in it. Of InfiniBand all
+links are known.
 """
 
 from collections import defaultdict
@@ -26,16 +27,33 @@ class Node:
 
 
 @dataclass(frozen=True)
+class KnownLinks:
+    """What is known without any path over it: InfiniBand's fabric.
+
+    Attributes:
+        links: each way by itself.
+        nics: at their ends.
+        leaves: switches all of whose links are known.
+    """
+
+    links: tuple[DirectedLink, ...] = ()
+    nics: frozenset[str] = frozenset()
+    leaves: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Model:
     """What a snapshot of routes says of the fabric.
 
     Attributes:
         routes: the snapshot.
-        nics: every NIC (`HOST/IFNAME`) at an end of a path.
+        nics: every NIC (`HOST/IFNAME`) at an end of a path or of such a link.
+        known: links that are known without any path over them.
     """
 
     routes: Routes
     nics: frozenset[str]
+    known: tuple[DirectedLink, ...] = ()
 
     @cached_property
     def crossed(self) -> tuple[DirectedLink, ...]:
@@ -49,8 +67,8 @@ class Model:
 
     @cached_property
     def links(self) -> frozenset[DirectedLink]:
-        """Links that some path crosses, but for those into the unknown of one path alone."""
-        return frozenset(link for link in self.crossed if not is_private(link.b))
+        """Those that are known, and those that some path crosses, but for those into the unknown of one path alone."""
+        return frozenset((*self.known, *(link for link in self.crossed if not is_private(link.b))))
 
     @cached_property
     def seats(self) -> Mapping[str, tuple[str, ...]]:

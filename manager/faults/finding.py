@@ -9,8 +9,13 @@ from manager.fabric.routes import DirectedLink, is_nic
 
 HISTORY = 500
 
-Kind = Literal["dead", "silent", "lossy", "slow", "flapping", "slow_sender", "slow_receiver", "clock"]
-SubjectKind = Literal["link", "direction", "nic", "host", "switch"]
+Kind = Literal[
+    "dead", "silent", "lossy", "slow", "flapping", "slow_sender", "slow_receiver", "clock",
+    "degraded", "bit_errors", "congested", "counters",
+]  # fmt: skip
+"""The last four are those of InfiniBand's ports (`manager/ib/faults`)."""
+
+SubjectKind = Literal["link", "direction", "nic", "host", "switch", "port"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,7 @@ class Subject:
     """What a finding is about.
 
     Attributes:
-        kind: a link both ways, one direction of a link, a NIC, a host, a switch.
+        kind: a link both ways, one direction of a link, a NIC, a host, a switch, a port of an InfiniBand node.
         name: for people, `A - B` or `A > B` for links.
         links: the directed links that it takes in.
     """

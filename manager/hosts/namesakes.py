@@ -19,7 +19,7 @@ REMIND_S = 600.0
 MOST_REFUSED = 16
 KINDS = (
     "report", "qp", "steer", "sample", "burst", "window", "trace", "bounced", "event", "verbs", "tcp", "collective", "audit",
-    "audit-flows",
+    "audit-flows", "ib-subnet", "ib-tables", "ib-growth",
 )  # fmt: skip
 """Of messages that bear a boot ID, as their subjects name them; hellos are counted by themselves."""
 

@@ -21,9 +21,13 @@ TITLES: Mapping[str, str] = {
     "silent": "{name} drops everything, though it has carrier",
     "lossy": "{name} drops {loss} of its packets",
     "slow": "{name} carries less than its like",
-    "flapping": "{name} went and came back more than 8 times within an hour",
+    "flapping": "{name} goes and comes back again and again",
     "slow_sender": "{name} sends slowly: packets wait at its end of the link",
     "slow_receiver": "{name} takes packets slowly: they wait for it",
+    "degraded": "{name} was trained to less than it could carry",
+    "bit_errors": "{name} garbles bits",
+    "congested": "others wait for {name}",
+    "counters": "the counters of {name} cannot be read",
     "clock": "the clock of {name} disagrees with its peers",
     "contention": "{jobs} jobs share {name}, which is full",
 }
@@ -35,6 +39,10 @@ REPAIR: Mapping[str, str] = {
     "flapping": "Check optics and cable; take the port out of service until it is mended.",
     "slow_sender": "Look at the host: interrupts, PCIe width and speed, PFC storms.",
     "slow_receiver": "Look at the host: interrupts, PCIe width and speed, memory, PFC storms.",
+    "degraded": "Reseat or replace the cable; compare widths and speeds that both ports have enabled.",
+    "bit_errors": "Clean or replace the optics and the cable; then the port of the sending end.",
+    "congested": "Look at who sends over it; another LID of the receiver or another placement takes load off it.",
+    "counters": "Clear the port's counters, as with `perfquery -R`.",
     "clock": "Look at the host's clock and what disciplines it.",
 }
 

@@ -1,13 +1,14 @@
 """What the HTTP API answers of links and of what is wrong with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
 from manager.faults.finding import Finding, Subject
 from manager.state import FleetState
+from manager.view.ib_views import with_infiniband
 from manager.view.json_values import Json
-from manager.view.link_table import SHARE_DIGITS, LinkTable, by_trouble, of_now
+from manager.view.link_table import SHARE_DIGITS, Link, LinkTable, by_trouble, of_now
 
 SORTS = ("trouble", "queue", "load", "name")
 
@@ -21,7 +22,12 @@ def links(state: FleetState, *, sort: str = "trouble", limit: int = 0) -> Json:
         limit: At most so many links; 0 for all.
     """
     findings = findings_of(state)
-    return {**rows(of_now(state.links, findings), sort=sort, limit=limit), "findings": findings}
+    return {**rows(table_of_now(state, findings), sort=sort, limit=limit), "findings": findings}
+
+
+def table_of_now(state: FleetState, findings: Iterable[Json], avoided: Iterable[Link] = ()) -> LinkTable:
+    """All links as they are, those of InfiniBand included."""
+    return with_infiniband(of_now(state.links, findings, avoided), state.subnets)
 
 
 def rows(table: LinkTable, *, sort: str, limit: int) -> Json:

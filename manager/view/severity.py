@@ -11,9 +11,12 @@ GRAVEST = (
     "silent",
     "flapping",
     "lossy",
+    "bit_errors",
     "slow",
+    "degraded",
     "slow_sender",
     "slow_receiver",
+    "congested",
     "suspected",
     "avoided",
     "full",
@@ -23,12 +26,15 @@ GRAVEST = (
 """States of a link, the gravest first."""
 
 _CRITICAL = ("dead", "silent")
+_INFO = ("congested", "counters")
 _ORDER: tuple[Severity, ...] = ("critical", "warning", "unknown", "info", "ok")
 
 
 def severity(kind: str) -> FindingSeverity:
-    """Of a kind of finding: critical is what takes traffic away, warning what slows it down."""
-    return "critical" if kind in _CRITICAL else "warning"
+    """Of a kind of finding: critical is what takes traffic away, warning what slows it down, info what is no fault of hardware."""
+    if kind in _CRITICAL:
+        return "critical"
+    return "info" if kind in _INFO else "warning"
 
 
 def severity_rank(each: Severity) -> int:

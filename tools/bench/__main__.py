@@ -20,6 +20,7 @@ PARTS = {
     "failover": "failover",
     "liveness": "liveness",
     "faults": "faults",
+    "ib-faults": "ib.faults",
     "fabric": "fabric",
     "qp": "qp",
     "placement": "placement.plans",

@@ -13,9 +13,10 @@ from cwdp.errors import LabError
 from tools.ib.topology import Clos
 
 LIBRARY = Path("/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so")
-READY, READY_S, LOOK_S = "sim>", 30.0, 0.02
+READY, READY_S, LOOK_S = "sim>", 30.0, 0.005
 SWEEP_S = 60.0
 END_S = 5.0
+CONSOLE_S = 10.0
 
 
 class Subnet:
@@ -103,6 +104,20 @@ class Subnet:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{command}\n".encode())
         self._process.stdin.flush()
+
+    def run_commands(self, commands: Sequence[str]) -> None:
+        """Have ibsim do several things at once, and wait until it has."""
+        script = self._folder / "commands"
+        script.write_text("".join(f"{command}\n" for command in commands))
+        before = self._log.stat().st_size
+        self.console(f"!{script}")
+        until_s = time.monotonic() + CONSOLE_S
+        while self._log.stat().st_size == before or not self._log.read_bytes().rstrip().endswith(
+            READY.encode()
+        ):
+            if time.monotonic() > until_s:
+                raise LabError("ibsim's console does not answer", f"see {self._log}")
+            time.sleep(LOOK_S)
 
     def _environment(self) -> Mapping[str, str]:
         return {**os.environ, "IBSIM_SOCKNAME": self._name}

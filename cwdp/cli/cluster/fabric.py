@@ -1,6 +1,7 @@
 """`cwdp fabric`: the fabric as the manager has found it."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -40,6 +41,7 @@ def _fabric(answer: Any, *, with_links: bool) -> RenderableType:
         parts.append(_links(answer))
     if answer["rails"]:
         parts.append(_rails(answer))
+    parts += [Text(line, "" if is_well else "yellow") for line, is_well in _subnets(answer)]
     if answer["suspects"]:
         parts.append(_suspects(answer))
     if answer["set_aside"]:
@@ -48,6 +50,24 @@ def _fabric(answer: Any, *, with_links: bool) -> RenderableType:
     if "at_s" in answer:
         parts += _as_it_was(answer)
     return Group(*parts)
+
+
+def _subnets(answer: Any) -> Iterator[tuple[str, bool]]:
+    """What is known of InfiniBand subnets, and whether all is well."""
+    for subnet in answer.get("infiniband", ()):
+        lmc = ", ".join(map(str, subnet["lmcs"]))
+        text = (
+            f"InfiniBand subnet {subnet['prefix']}: {subnet['switch_count']} switches, {subnet['nic_count']} NICs, "
+            f"{subnet['cable_count']} cables, LMC {lmc or '-'}, subnet manager {subnet['subnet_manager'] or 'none'}, "
+            f"read by {subnet['reader']}"
+        )
+        if not subnet["is_fresh"]:
+            text += ", which tells nothing now"
+        if subnet["silent"]:
+            text += f"; silent behind {', '.join(subnet['silent'])}"
+        yield text, subnet["is_fresh"] and not subnet["silent"]
+        if subnet["note"]:
+            yield subnet["note"], False
 
 
 def _as_it_was(answer: Any) -> list[RenderableType]:

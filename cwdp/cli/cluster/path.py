@@ -14,6 +14,7 @@ from cwdp.cli.client import ManagerClient
 from cwdp.cli.reading import reading, show
 from cwdp.errors import ManagerError
 
+INFINIBAND = "infiniband"
 OF_CONNECTION = "-"
 """Between the names of its ends."""
 
@@ -35,7 +36,7 @@ TCP_NOTE = Text("* in use by connections; ? does not answer; p50, min: one-way d
 @click.option("--tcp", is_flag=True, help="Paths of TCP, which switches hash unlike those of RoCEv2.")
 @reading
 def path(*, words: tuple[str, ...], tcp: bool, url: str | None, as_json: bool, watch: float | None) -> None:
-    """Show which source ports lead over which switches, from SRC to DST (HOST or HOST/NIC).
+    """Show which source ports lead over which switches, from SRC to DST (HOST or HOST/NIC); of InfiniBand which destination LIDs.
 
     With a TCP connection as `cwdp tcp` names it, such as h1/nic0:41556 - h3/nic0:5201: the paths that it takes, both ways.
     """
@@ -65,9 +66,37 @@ def path(*, words: tuple[str, ...], tcp: bool, url: str | None, as_json: bool, w
 
 def _paths(answer: Any) -> RenderableType:
     parts: list[RenderableType] = []
+    notes: list[RenderableType] = []
     for pair in answer["pairs"]:
-        parts += [Text(_heading(pair), "bold"), _ports(pair)]
-    return Group(*parts, NOTE)
+        if pair["protocol"] == INFINIBAND:
+            parts += [Text(_exact_heading(pair), "bold"), *([_exact_ways(pair)] if pair["ports"] else [])]
+        else:
+            parts += [Text(_heading(pair), "bold"), _ports(pair)]
+            notes = [NOTE]
+    return Group(*parts, *notes)
+
+
+def _exact_heading(pair: Any) -> str:
+    text = f"{pair['src']} > {pair['dst']} ({pair['dst_addr']}): "
+    if not pair["ports"]:
+        return text + "no way: tables lead there by no links that are active"
+    count = pair["paths_known"]
+    text += f"{count} {'way' if count == 1 else 'ways'}, by destination LID"
+    if pair["no_route"]:
+        text += f"; none to {', '.join(map(str, pair['no_route']))}"
+    return f"{text}; {pair['note']}" if pair["note"] else text
+
+
+def _exact_ways(pair: Any) -> Table:
+    table = tables.new_table("DLID", "use", "switches", "leaves by")
+    for way in pair["ports"]:
+        table.add_row(
+            str(way["sport"]),
+            Text(way["role"] or "", "green"),
+            _nodes(way["nodes"]),
+            Text(" > ".join(way["leaves_by"])),
+        )
+    return table
 
 
 def _ports(pair: Any) -> Table:

@@ -443,27 +443,11 @@ class PathChange(Struct, frozen=True, kw_only=True):
 
 
 EventName = Literal[
-    "link_up",
-    "link_down",
-    "nic_failed",
-    "nic_healed",
-    "path_down",
-    "path_up",
-    "steer_refused",
-    "detour_refused",
-    "slice_refused",
-    "desired_refused",
-    "clock_refused",
-    "incast_started",
-    "incast_ended",
-    "dataplane_loaded",
-    "dataplane_repaired",
-    "dataplane_failed",
-    "rdma_opened",
-    "rdma_failed",
-    "agent_started",
-    "keys_changed",
-]
+    "link_up", "link_down", "nic_failed", "nic_healed", "path_down", "path_up", "steer_refused",
+    "detour_refused", "slice_refused", "desired_refused", "clock_refused", "incast_started",
+    "incast_ended", "dataplane_loaded", "dataplane_repaired", "dataplane_failed", "rdma_opened",
+    "rdma_failed", "agent_started", "keys_changed", "ib_opened", "ib_failed", "ib_doubted",
+]  # fmt: skip
 
 
 class Event(FromAgent, frozen=True, kw_only=True):

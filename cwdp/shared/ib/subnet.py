@@ -1,8 +1,9 @@
 """An InfiniBand subnet as arrays: nodes, ports, links, forwarding tables; how it is packed for the bus. Pure."""
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from ipaddress import IPv6Address
 
 import msgspec
 import numpy as np
@@ -11,7 +12,13 @@ from numpy.typing import NDArray
 SWITCH, CHANNEL_ADAPTER, ROUTER = 2, 1, 3
 """Kinds of nodes, by their number in NodeInfo (IBTA volume 1, 14.2.5.3)."""
 
+ACTIVE = 4
+"""The state of a port over which packets go (14.2.5.6)."""
+
 NO_PEER = -1
+DEFAULT_PREFIX = 0xFE80 << 48
+"""Of a subnet that has been given no other (IBTA volume 1, 4.1.1)."""
+
 NO_ROUTE = 0xFF
 
 PORT = np.dtype(
@@ -50,6 +57,8 @@ class Subnet:
             shape (switches, LIDs).
         silent: rows of ports with a link to something that does not answer.
         sm: of the subnet's manager as far as it is known: its GUID, and its routing engine where a reader can know it.
+        port_guids: of the ports, 0 where it is not known, uint64, shape (ports,); empty of none known.
+        prefix: of the subnet, the upper half of its ports' GIDs.
     """
 
     guids: NDArray[np.uint64]
@@ -59,6 +68,8 @@ class Subnet:
     tables: NDArray[np.uint8]
     silent: tuple[int, ...] = ()
     sm: tuple[int, str] = (0, "")
+    port_guids: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    prefix: int = DEFAULT_PREFIX
 
     @cached_property
     def switches(self) -> NDArray[np.intp]:
@@ -72,6 +83,11 @@ class Subnet:
         peer = self.ports["peer"]
         is_first = rows < peer
         return np.stack([rows[is_first], peer[is_first]], axis=1)
+
+    def gid(self, row: int) -> str:
+        """The GID of a port as IPv6 addresses are written; "" where its GUID is not known."""
+        guid = int(self.port_guids[row]) if len(self.port_guids) else 0
+        return str(IPv6Address(self.prefix << 64 | guid)) if guid else ""
 
     def port_name(self, row: int) -> str:
         """As people read it: `NODE/PORT`."""
@@ -91,6 +107,8 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     tables: bytes
     silent: list[int]
     sm: tuple[int, str]
+    port_guids: bytes
+    prefix: int
 
 
 def pack(subnet: Subnet) -> bytes:
@@ -105,6 +123,8 @@ def pack(subnet: Subnet) -> bytes:
                 tables=subnet.tables.tobytes(),
                 silent=list(subnet.silent),
                 sm=subnet.sm,
+                port_guids=subnet.port_guids.astype("<u8").tobytes(),
+                prefix=subnet.prefix,
             )
         ),
         level=1,
@@ -133,6 +153,8 @@ def unpack(data: bytes) -> Subnet:
         np.frombuffer(packed.tables, np.uint8).reshape(switches, -1 if switches and packed.tables else 0),
         tuple(packed.silent),
         packed.sm,
+        np.frombuffer(packed.port_guids, "<u8").astype(np.uint64),
+        packed.prefix,
     )
     _check(subnet)
     return subnet
@@ -144,6 +166,8 @@ def _check(subnet: Subnet) -> None:
     linked = np.flatnonzero(peer != NO_PEER)
     is_sound = (
         len(subnet.names) == len(subnet.kinds) == nodes
+        and len(subnet.port_guids) in (0, rows)
+        and 0 <= subnet.prefix < 2**64
         and bool(np.all(subnet.guids[1:] > subnet.guids[:-1]))
         and bool(np.all((ports["node"] >= 0) & (ports["node"] < nodes)))
         and bool(np.all((peer >= NO_PEER) & (peer < rows)))

@@ -19,7 +19,7 @@ from manager.service import Manager
 
 SECRET = "00112233445566778899aabbccddeeff"
 KEY = f'[[key]]\nid = {{}}\nsecret = "{SECRET}"\n'
-TOP_KEYS = "nics, nats, host, credential, keys, probe_port, pulse_interval_ms, burst_gap_ms, observe_only, generic, go_back, congestion, verbs, nccl, uprobes, tcp, flows, interface, roles, test_clock"
+TOP_KEYS = "nics, nats, host, credential, keys, probe_port, pulse_interval_ms, burst_gap_ms, observe_only, generic, go_back, congestion, verbs, nccl, uprobes, tcp, flows, ib, interface, roles, test_clock"
 
 
 def _file(tmp_path: Path, text: str | bytes, mode: int = 0o600) -> Path:
@@ -57,7 +57,9 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
     ("text", "message", "hint"),
     [
         ("", "missing required field `nics`", f"add it; keys of the top level: {TOP_KEYS}"),
-        ("nics = []", "length >= 1 - at `$.nics`", "correct the value"),
+        ("nics = []", "nics names no interface", "[ib] read = true"),
+        ("nics = []\n[ib]\nread = false", "nics names no interface", "[ib] read = true"),
+        ("nics = []\n[ib]\nread = 1", "at `$.ib.read`", "keys of [ib]: read, device, port"),
         ('nics = "eth0"', "Expected `array`, got `str` - at `$.nics`", "correct the value"),
         ('nics = ["e"]\n[uprobes]\ncgroups = ["train"]', "at `$.uprobes.cgroups[0]`", "correct the value"),
         (

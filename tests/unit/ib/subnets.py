@@ -99,7 +99,8 @@ class Port:
 
     def _answer(self, request: Request, number: int) -> Answer:
         node, by = self.host, 1
-        assert isinstance(request.to, tuple)
+        if isinstance(request.to, int):
+            return Answer(number, 0 if self._is_reached(request.to) else None, bytes(DATA_BYTES))
         for port in request.to:
             if port not in node.wires:
                 return Answer(number, None, b"")
@@ -108,6 +109,18 @@ class Port:
             return Answer(number, None, b"")
         data = node.answer(request, by)
         return Answer(number, 0, data) if data is not None else Answer(number, 0x1C, bytes(DATA_BYTES))
+
+    def _is_reached(self, lid: int) -> bool:
+        """Whether tables lead to a LID."""
+        node, by = self.host, 1
+        for _ in range(16):
+            if node.lid <= lid < node.lid + (1 << node.lmc):
+                return not node.is_silent
+            out = by if node is self.host else node.table.get(lid, NO_ROUTE)
+            if out not in node.wires:
+                return False
+            node, by = node.wires[out]
+        return False
 
 
 def two_leaves(*, spines: int = 2, hosts: int = 2, lmc: int = 1) -> dict[str, Node]:

@@ -56,6 +56,10 @@ def test_one_that_stands_at_its_most_tells_nothing(name: str) -> None:
     assert found.stuck[0].tolist() == [each == name for each in NAMES]
 
 
+def test_one_that_stood_at_its_most_and_was_cleared_begins_anew() -> None:
+    assert grown({"symbol_errors": 0xFFFF}, {"symbol_errors": 8})["symbol_errors"] == 4.0
+
+
 def test_what_is_not_told_is_not_known() -> None:
     before, after = reading(told(link_downed=1), 0.0), reading((None, told(sent_words=5)[1]), 1.0)
     found = growth(before, after)

@@ -56,6 +56,7 @@ def test_an_empty_subnet_comes_back() -> None:
         kinds=subnet.kinds[:0],
         ports=subnet.ports[:0],
         tables=subnet.tables[:0],
+        port_guids=subnet.port_guids[:0],
     )
     assert len(unpack(pack(empty)).ports) == 0
 

@@ -36,6 +36,7 @@ from cwdp.shared.bus.messages import (
 from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import up
 from cwdp.shared.connections import TcpReport
+from cwdp.shared.ib.reports import IbGrowth, IbSubnet, IbTables
 from cwdp.shared.verbs import VerbsReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -136,6 +137,9 @@ SAID = {
     "collective": CollectiveReport(host="twin", comms=[], calls=b"", peers=b"", chunks=b""),
     "audit": AuditReport(host="twin", number=1, taken_s=1.0, facts=b""),
     "audit-flows": FlowReport(host="twin", number=1, flows=[]),
+    "ib-subnet": IbSubnet(host="twin", number=1, data=b""),
+    "ib-tables": IbTables(host="twin", after=1, number=2, data=b""),
+    "ib-growth": IbGrowth(host="twin"),
 }
 
 
@@ -156,6 +160,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "collective": lambda: state.collectives.reports["ok"],
         "audit": manager.audits.counters.total,
         "audit-flows": manager.audits.counters.total,
+        **dict.fromkeys(("ib-subnet", "ib-tables", "ib-growth"), state.subnets.results.total),
         "event": lambda: [event.kind for event in state.events].count("incast_started"),
     }
     return seen[kind]() if kind in seen else None

@@ -1,0 +1,1 @@
+"""Faults and congestion of InfiniBand subnets, from the states and counters of ports. No I/O."""

@@ -1,0 +1,84 @@
+"""What nodes and ports of an InfiniBand subnet are called in the manager's views. Pure.
+
+A host's port is a NIC, `HOST/DEVICE`, where the node description is `HOST DEVICE`, as Linux writes it: `node01 mlx5_0`. From the
+second port of a device on it is `HOST/DEVICE.PORT`. A description of one word names a host: its ports are `HOST/1`, `HOST/2`.
+A switch goes by its description, or its GUID where it has none. A slash becomes `-`, as it parts host and NIC. Of several that
+have one name, all but the one with the lowest GUID have theirs behind it.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from cwdp.shared.ib.subnet import SWITCH, Subnet
+
+FIRST_PORT = 1
+
+
+class Names:
+    """Of one subnet."""
+
+    def __init__(self, subnet: Subnet) -> None:
+        self._subnet = subnet
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """Of each node what it is called: a switch's name, or `HOST/DEVICE`; only `HOST` where no device is told."""
+        found: list[str] = []
+        taken: set[str] = set()
+        for name, guid, kind in zip(
+            self._subnet.names, self._subnet.guids.tolist(), self._subnet.kinds.tolist(), strict=True
+        ):
+            plain = _switch(name, guid) if kind == SWITCH else _adapter(name, guid)
+            unique = f"{plain}-{guid:016x}" if plain in taken else plain
+            taken.add(unique)
+            found.append(unique)
+        return tuple(found)
+
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """Of each port the node that links name: its switch, or the NIC that it is."""
+        subnet = self._subnet
+        return tuple(
+            self.nodes[node] if subnet.kinds[node] == SWITCH else _nic(self.nodes[node], number)
+            for node, number in zip(
+                subnet.ports["node"].tolist(), subnet.ports["number"].tolist(), strict=True
+            )
+        )
+
+    @cached_property
+    def ports(self) -> tuple[str, ...]:
+        """Of each port: `SWITCH:PORT`, or the NIC that it is."""
+        subnet = self._subnet
+        return tuple(
+            f"{end}:{number}" if subnet.kinds[node] == SWITCH else end
+            for end, node, number in zip(
+                self.ends, subnet.ports["node"].tolist(), subnet.ports["number"].tolist(), strict=True
+            )
+        )
+
+    @cached_property
+    def nics(self) -> Mapping[str, int]:
+        """The row of each host's port by the NIC that it is."""
+        kinds, node = self._subnet.kinds, self._subnet.ports["node"].tolist()
+        return {end: row for row, end in enumerate(self.ends) if kinds[node[row]] != SWITCH}
+
+
+def _switch(name: str, guid: int) -> str:
+    return _clean(name) or f"{guid:#018x}"
+
+
+def _adapter(name: str, guid: int) -> str:
+    host, _, device = name.strip().partition(" ")
+    parts = [_clean(part) for part in (host, device)]
+    return "/".join(part for part in parts if part) or f"{guid:#018x}"
+
+
+def _clean(text: str) -> str:
+    shown = "".join(one if one.isprintable() else "?" for one in text.strip())
+    return "_".join(shown.replace("/", "-").split()).lstrip("?")
+
+
+def _nic(node: str, number: int) -> str:
+    if "/" not in node:
+        return f"{node}/{number}"
+    return node if number == FIRST_PORT else f"{node}.{number}"

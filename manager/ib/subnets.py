@@ -1,0 +1,165 @@
+"""All InfiniBand subnets that readers tell of: several readers of one, and several that are not connected. No I/O.
+
+Readers whose subnets have a node in common read the same one; of those heard of late the one that knows the most nodes counts.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cwdp.shared.ib.counters import Growth
+from cwdp.shared.ib.reports import IbGrowth, IbSubnet, IbTables
+from cwdp.shared.ib.routes import Routes
+from cwdp.shared.ib.subnet import Subnet
+from manager.fabric.model import KnownLinks
+from manager.fabric.routes import DirectedLink
+from manager.ib.names import Names
+from manager.ib.readings import Reading, no_results
+
+SILENT_S = 5.0
+"""A reader that has said nothing for so long counts only where there is no other of its subnet."""
+
+FORGET_S = 60.0
+
+
+@dataclass(frozen=True)
+class SubnetNow:
+    """One subnet as it is known.
+
+    Attributes:
+        reader: the host that tells of it.
+        subnet: as it was read last.
+        growth: of its ports' counters in the latest second; None where it is not known.
+        is_fresh: whether its reader was heard of late, and can read it.
+    """
+
+    reader: str
+    subnet: Subnet
+    growth: Growth | None
+    is_fresh: bool
+
+    @cached_property
+    def names(self) -> Names:
+        """Of its nodes and ports."""
+        return Names(self.subnet)
+
+    @cached_property
+    def links(self) -> tuple[DirectedLink, ...]:
+        """All that are there, each way by itself; cables between the same two switches are one."""
+        ends = self.names.ends
+        both = [(ends[a], ends[b]) for a, b in self.subnet.links.tolist()]
+        return tuple(dict.fromkeys(DirectedLink(*link) for a, b in both for link in ((a, b), (b, a))))
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """Switches that a host is linked to."""
+        nics, links = self.names.nics, self.links
+        return frozenset(b for a, b in links if a in nics and b not in nics)
+
+    @cached_property
+    def routes(self) -> Routes:
+        """By its tables."""
+        return Routes(self.subnet)
+
+
+class Subnets:
+    """Takes in what readers tell.
+
+    Attributes:
+        version: another one whenever some subnet is another; not by growth alone.
+        results: messages by what became of them (`manager.ib.readings.REASONS`).
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.results: Counter[str] = no_results()
+        self._readers: dict[str, Reading] = {}
+        self._now: tuple[SubnetNow, ...] = ()
+        self._links, self._links_of = KnownLinks(), 0
+
+    def hears(self) -> list[tuple[str, type[Any], Callable[[Any, float], None]]]:
+        """Kinds of messages, and what takes them in."""
+        return [
+            ("ib-subnet", IbSubnet, self.hear_subnet),
+            ("ib-tables", IbTables, self.hear_tables),
+            ("ib-growth", IbGrowth, self.hear_growth),
+        ]
+
+    def hear_subnet(self, message: IbSubnet, now_s: float) -> None:
+        """A piece of a subnet."""
+        self.results[self._reader(message.host).hear_subnet(message, now_s)] += 1
+        self.step(now_s)
+
+    def hear_tables(self, message: IbTables, now_s: float) -> None:
+        """Tables that are others."""
+        self.results[self._reader(message.host).hear_tables(message, now_s)] += 1
+        self.step(now_s)
+
+    def hear_growth(self, message: IbGrowth, now_s: float) -> None:
+        """Counters, or that a reader is there."""
+        self.results[self._reader(message.host).hear_growth(message, now_s)] += 1
+        self.step(now_s)
+
+    def step(self, now_s: float) -> None:
+        """Choose who counts; readers that are gone for long are forgotten."""
+        self._readers = {host: one for host, one in self._readers.items() if now_s - one.heard_s < FORGET_S}
+        before = [(one.reader, id(one.subnet)) for one in self._now]
+        self._now = tuple(self._kept(one) for one in self._chosen(now_s))
+        if [(one.reader, id(one.subnet)) for one in self._now] != before:
+            self.version += 1
+
+    def links(self, now_s: float) -> KnownLinks:
+        """All of all subnets; the same object while they are the same."""
+        self.step(now_s)
+        if self._links_of != self.version:
+            self._links_of = self.version
+            self._links = KnownLinks(
+                tuple(link for one in self._now for link in one.links),
+                frozenset(nic for one in self._now for nic in one.names.nics),
+                frozenset(leaf for one in self._now for leaf in one.leaves),
+            )
+        return self._links
+
+    @property
+    def now(self) -> Sequence[SubnetNow]:
+        """Each subnet once, in the order of their lowest GUIDs."""
+        return self._now
+
+    @property
+    def readers(self) -> Iterator[tuple[str, Reading]]:
+        """All that are known, by host."""
+        return iter(sorted(self._readers.items()))
+
+    def _reader(self, host: str) -> Reading:
+        return self._readers.setdefault(host, Reading())
+
+    def _chosen(self, now_s: float) -> list[SubnetNow]:
+        known = [
+            SubnetNow(host, one.subnet, one.growth, not one.trouble and now_s - one.heard_s < SILENT_S)
+            for host, one in self._readers.items()
+            if one.subnet is not None and len(one.subnet.guids)
+        ]
+        known.sort(key=lambda one: (not one.is_fresh, -len(one.subnet.guids), one.reader))
+        found: list[SubnetNow] = []
+        for one in known:
+            if not any(_share(one.subnet, other.subnet) for other in found):
+                found.append(one)
+        return sorted(found, key=lambda one: int(one.subnet.guids[0]))
+
+    def _kept(self, one: SubnetNow) -> SubnetNow:
+        """With what has been worked out of it before, if it is the same."""
+        for before in self._now:
+            if before.subnet is one.subnet:
+                for name in ("names", "links", "leaves", "routes"):
+                    if name in before.__dict__:
+                        one.__dict__[name] = before.__dict__[name]
+        return one
+
+
+def _share(a: Subnet, b: Subnet) -> bool:
+    """Whether two subnets have a node in common."""
+    return bool(np.isin(a.guids, b.guids, assume_unique=True).any())

@@ -1,0 +1,127 @@
+"""A process at a node of a simulated subnet that polls and judges it, a poll for each line of standard input.
+
+A line is JSON: how many seconds after the one before the poll is, by a simulated clock, and the names of ports that use one lane
+only. ibsim cannot train a link to fewer lanes, and its ports claim that they could do more than they do, so both is altered in what
+was read: a port could do what it does, but for those. The answer is a line of JSON: what was found.
+"""
+
+import json
+import sys
+import time
+from dataclasses import replace
+
+from cwdp.ib.asking import Asker
+from cwdp.ib.counters import Reading, ask_counters, growth, reading
+from cwdp.ib.snapshot import snapshot
+from cwdp.ib.sweep import Fabric, sweep
+from cwdp.ib.tables import read_tables
+from cwdp.ib.umad import Umad
+from cwdp.shared.ib.subnet import Subnet
+from manager.faults.finding import Finding, Findings
+from manager.ib.faults.watch import SubnetFaults
+
+COST = "cost"
+COST_PORTS = 10_000
+
+
+def main() -> None:
+    """Poll until standard input ends."""
+    with Umad() as port:
+        asker = Asker(port)
+        findings = Findings()
+        faults = SubnetFaults(findings, _note)
+        before: tuple[tuple[bytes, bytes], Reading] | None = None
+        now_s = 0.0
+        for line in sys.stdin:
+            if line.strip() == COST:
+                _tell(_cost(asker))
+                continue
+            after_s, narrow = json.loads(line)
+            now_s += after_s
+            fabric = sweep(asker)
+            _alter(fabric, set(narrow))
+            subnet = snapshot(fabric, read_tables(asker, fabric))
+            now = _rows(subnet), _read(asker, subnet, now_s)
+            grown = growth(before[1], now[1]) if before is not None and before[0] == now[0] else None
+            before = now
+            faults.hear(subnet, grown, now_s)
+            _tell([_json(each) for each in findings.current.values()])
+
+
+def _note(host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
+    """Nobody reads events here."""
+    del host, kind, detail, nic
+
+
+def _alter(fabric: Fabric, narrow: set[str]) -> None:
+    """Have ports do what they could, but for some."""
+    for node in fabric.nodes.values():
+        for number, port in node.ports.items():
+            is_narrow = f"{node.name}/{number}" in narrow
+            node.ports[number] = replace(
+                port,
+                width=1 if is_narrow else port.width,
+                widest=port.width,
+                fastest_bps=port.lane_bps,
+            )
+
+
+def _rows(subnet: Subnet) -> tuple[bytes, bytes]:
+    """What makes two subnets' rows the same."""
+    guids = subnet.guids[subnet.ports["node"]]
+    return guids.tobytes(), subnet.ports["number"].tobytes()
+
+
+def _read(asker: Asker, subnet: Subnet, at_s: float) -> Reading:
+    """Counters of all ports; those by which switches are managed have none."""
+    own = {int(p["node"]): int(p["lid"]) for p in subnet.ports if p["lid"]}
+    ends = [(own.get(int(p["node"]), int(p["lid"])), int(p["number"])) for p in subnet.ports]
+    asked = [row for row, (lid, number) in enumerate(ends) if lid and number]
+    told = asker.ask([one for row in asked for one in ask_counters(*ends[row])])
+    all_: list[bytes | None] = [None] * (2 * len(ends))
+    for place, row in enumerate(asked):
+        all_[2 * row : 2 * row + 2] = told[2 * place : 2 * place + 2]
+    return reading(all_, at_s)
+
+
+def _cost(asker: Asker) -> dict[str, float]:
+    """Processor time of reading the counters of as many ports as a large subnet has, those of this one over and over."""
+    fabric = sweep(asker)
+    subnet = snapshot(fabric, read_tables(asker, fabric))
+    ends = [
+        (
+            int(subnet.ports["lid"][(subnet.ports["node"] == p["node"]) & (subnet.ports["lid"] > 0)][0]),
+            int(p["number"]),
+        )
+        for p in subnet.ports
+        if p["number"]
+    ]
+    many = (ends * (COST_PORTS // len(ends) + 1))[:COST_PORTS]
+    made = asker.prepare([one for end in many for one in ask_counters(*end)])
+    asker.ask_again(made, 2 * COST_PORTS)
+    began_s, wall_s = time.process_time(), time.monotonic()
+    told = reading(asker.ask_again(made, 2 * COST_PORTS), 0.0)
+    growth(told, told)
+    return {
+        "cpu_s": time.process_time() - began_s,
+        "wall_s": time.monotonic() - wall_s,
+        "known": float(told.known.mean()),
+        "ports": float(len(ends)),
+    }
+
+
+def _json(finding: Finding) -> dict[str, object]:
+    return {
+        "kind": finding.kind,
+        "subject": finding.subject.name,
+        "evidence": finding.evidence,
+    }
+
+
+def _tell(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
