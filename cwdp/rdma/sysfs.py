@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cwdp.errors import RdmaError
 from cwdp.rdma.gid import gid_bytes, gid_text
+from cwdp.rdma.lid import LID_MAX, LMC_MAX
 
 SYSFS = Path("/sys/class/infiniband")
 COUNTER_GROUPS = ("counters", "hw_counters")
@@ -124,6 +125,16 @@ def gid(device: str, port: int, index: int, root: Path = SYSFS) -> Gid | None:
         return None
     kind = _read(where / "gid_attrs" / "types" / str(index)) or "IB"
     return Gid(device, port, index, gid_text(text), kind, _gid_netdev(where, str(index)))
+
+
+def port_lids(device: str, port: int, root: Path = SYSFS) -> tuple[int, int] | None:
+    """The first LID of a port and its LMC; None where it has no LID, as on Ethernet or without a subnet manager."""
+    where = root / device / "ports" / str(port)
+    try:
+        lid, lmc = int(_read(where / "lid"), 16), int(_read(where / "lid_mask_count"))
+    except ValueError:
+        return None
+    return (lid, lmc) if 0 < lid <= LID_MAX and 0 <= lmc <= LMC_MAX else None
 
 
 def incarnation(device: str, root: Path = SYSFS) -> int | None:
