@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.rdma.lid import LID_MAX, LMC_MAX
+from cwdp.rdma.ib.lid import LID_MAX, LMC_MAX
 from cwdp.rdma.sport import flow_label_to_sport, sport_to_flow_label
 from cwdp.shared.bus.messages import Actuator
 
@@ -192,7 +192,7 @@ class Source(NamedTuple):
 class Route(NamedTuple):
     """The source ports of queue pairs between two GIDs, of 16 bytes, and the share of each; at most CHOICES.
 
-    Between two LIDs (`cwdp.rdma.lid`) these are DLIDs, in the order of both ends, and `lmc` is the destination's.
+    Between two LIDs (`cwdp.rdma.ib.lid`) these are DLIDs, in the order of both ends, and `lmc` is the destination's.
     """
 
     src: bytes

@@ -5,12 +5,13 @@ The files and what they hold: Documentation/ABI/stable/sysfs-class-infiniband of
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cwdp.errors import RdmaError
 from cwdp.rdma.gid import gid_bytes, gid_text
-from cwdp.rdma.lid import LID_MAX, LMC_MAX
+from cwdp.rdma.ib.lid import LID_MAX, LMC_MAX
 
 SYSFS = Path("/sys/class/infiniband")
 COUNTER_GROUPS = ("counters", "hw_counters")
@@ -135,6 +136,20 @@ def port_lids(device: str, port: int, root: Path = SYSFS) -> tuple[int, int] | N
     except ValueError:
         return None
     return (lid, lmc) if 0 < lid <= LID_MAX and 0 <= lmc <= LMC_MAX else None
+
+
+def link_layer(device: str, port: int, root: Path = SYSFS) -> str:
+    """Of a port, "InfiniBand" or "Ethernet"; empty where there is none."""
+    return _read(root / device / "ports" / str(port) / "link_layer")
+
+
+def pkeys(device: str, port: int, root: Path = SYSFS) -> dict[int, int]:
+    """The entries in use of a port's P_Key table, by index (IBTA volume 1, 10.9.2)."""
+    found = {}
+    for path in _by_number(root / device / "ports" / str(port) / "pkeys"):
+        with suppress(ValueError):
+            found[int(path.name)] = int(_read(path), 16)
+    return {index: pkey for index, pkey in found.items() if pkey & 0x7FFF}
 
 
 def incarnation(device: str, root: Path = SYSFS) -> int | None:

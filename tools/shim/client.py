@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.lid import gid_lid
+from cwdp.rdma.ib.lid import gid_lid
 from cwdp.rdma.shimwire import (
     ACTUATORS,
     COUNTS,

@@ -8,7 +8,7 @@ from itertools import islice
 from cwdp.agent.verbs.clients import Client
 from cwdp.agent.verbs.orders import VerbsQp, VerbsSource
 from cwdp.rdma.gid import gid_bytes
-from cwdp.rdma.lid import lid_gid
+from cwdp.rdma.ib.lid import lid_gid
 from cwdp.rdma.shimwire import ACTUATORS, GONE, RTS, UNCOUNTED, QpPath, QpState, Sent
 from cwdp.shared.bus.messages import Spread
 

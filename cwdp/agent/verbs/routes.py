@@ -8,7 +8,7 @@ from cwdp.agent.verbs.orders import VerbsOrder, VerbsSource
 from cwdp.agent.verbs.queuepairs import Pair, address_gid
 from cwdp.rdma import shimwire
 from cwdp.rdma.gid import gid_bytes
-from cwdp.rdma.lid import LID_MAX, dlids, lid_gid
+from cwdp.rdma.ib.lid import LID_MAX, dlids, lid_gid
 from cwdp.rdma.shimwire import Route, Source
 from cwdp.rdma.sport import SPORT_MIN
 from cwdp.shared.bus.messages import Spread

@@ -10,7 +10,7 @@ from verbs_world import ORDER, World
 from cwdp.agent.verbs.orders import VerbsSource
 from cwdp.agent.verbs.routes import is_sane
 from cwdp.agent.verbs.sources import lid_sources
-from cwdp.rdma.lid import LID_MAX, dlids, gid_lid, lid_gid
+from cwdp.rdma.ib.lid import LID_MAX, dlids, gid_lid, lid_gid
 from cwdp.rdma.shimwire import QpPath
 from cwdp.shared.bus.messages import Spread
 from cwdp.shared.ib.lids import PortLids

@@ -7,7 +7,7 @@ import pytest
 from shim_programs import TABLE, Start
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.lid import LID_MAX, dlids, lid_gid
+from cwdp.rdma.ib.lid import LID_MAX, dlids, lid_gid
 from cwdp.rdma.shimwire import ACTUATORS, Hello, QpPath, Route
 from tools.shim import FakeAgent, Program
 from tools.shim.agent import Peer
