@@ -27,3 +27,14 @@ def dlids(ours: Lids, theirs: Lids) -> list[int]:
     the same number.
     """
     return [theirs[0] + number for number in range(1 << min(ours[1], theirs[1]))]
+
+
+def point(one: tuple[int, int], other: tuple[int, int]) -> int:
+    """Where among all shares a connection is, from 0 to 2**32 - 1: as `ib/lids.c` of the verbs shim has it, at both ends.
+
+    Args:
+        one: the first LID and the QPN of an end.
+        other: of the other; in any order.
+    """
+    (low, qpn), (high, _) = sorted((one, other))
+    return (qpn + (low << 16 | high) * 7919) * 0x9E3779B9 & 0xFFFFFFFF

@@ -1,7 +1,7 @@
 """Probes by UD queue pair over a fake InfiniBand: path by path, by LIDs alone. No device was tried."""
 
 import pytest
-from ib_fakes import HOP_NS, Subnet
+from lid_subnet import HOP_NS, Subnet
 from ud_fakes import KEY
 
 from cwdp.cli.local.rdma_probe import choose_paths, format_address, parse_address

@@ -1,12 +1,15 @@
 """Automatic path migration of queue pairs over a fake InfiniBand: steps, and what stands in their way. No device was tried."""
 
 import errno
+import time
+from collections import deque
 
 import pytest
 from shim_programs import Start
 from test_rdma_shim_lids import begin, connect, only
 
 from cwdp.rdma.shimwire import ACTUATORS, How, Moved, QpPath
+from manager.ib.migration import Migration
 from tools.shim import Call, FakeAgent, Program
 from tools.shim.agent import Peer
 from tools.shim.program import ERR, GID, INIT, RTR, RTS
@@ -76,6 +79,30 @@ def test_one_end_migrates_and_takes_the_other_along(start: Start) -> None:
     assert step(b_peer, b_qpn, How.MIGRATE, 18).error == 0
     assert modifies(b) == []
     assert step(b_peer, b_qpn, How.LOAD, 17).error == 0
+
+
+def test_a_migration_goes_through_at_two_programs(start: Start) -> None:
+    """The manager's order of steps; the far ends are played as packets would have them."""
+    ends = [
+        (*begin(start, None, lids, APM), dlid, base)
+        for lids, dlid, base in (((16, 2), 34, 32), ((32, 2), 18, 16))
+    ]
+    qpns = [connect(program, base)[1] for program, _, _, base in ends]
+    migration = Migration(time.monotonic_ns() + 60_000_000_000)
+    steps = deque(migration.begin())
+    while steps:
+        one = steps.popleft()
+        _, peer, dlid, _ = ends[one.end]
+        steps += migration.hear(one, step(peer, qpns[one.end], one.how, dlid).error, time.monotonic_ns())
+        if migration.state == "migrating":
+            for program, *_ in ends:
+                program.do(f"far-ends {REARMED}")
+        if migration.state == "following":
+            ends[1][0].do(f"far-ends {MIGRATED}")
+    assert migration.state == "done"
+    for (_, peer, dlid, base), qpn in zip(ends, qpns, strict=True):
+        assert step(peer, qpn, How.LOAD, dlid).error == errno.EINVAL  # it is there
+        assert step(peer, qpn, How.LOAD, base).error == 0
 
 
 def test_what_is_loaded_can_be_replaced(connected: tuple[Program, Peer, int, int]) -> None:

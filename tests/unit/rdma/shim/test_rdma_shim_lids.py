@@ -7,7 +7,7 @@ import pytest
 from shim_programs import TABLE, Start
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.ib.lid import LID_MAX, dlids, lid_gid
+from cwdp.rdma.ib.lid import LID_MAX, dlids, lid_gid, point
 from cwdp.rdma.shimwire import ACTUATORS, Hello, QpPath, Route
 from tools.shim import FakeAgent, Program
 from tools.shim.agent import Peer
@@ -124,6 +124,8 @@ def test_both_ends_take_the_path_of_the_same_number_without_asking(
             program.do(f"modify {place} {RTR} path={GID.hex()} dlid={dlid} to={to} local=1")
         ((a_dlid, a_bits),), ((b_dlid, b_bits),) = paths(a), paths(b)
         assert (a_dlid, b_dlid) == (32 + b_bits, 16 + a_bits)
+        if shares == EQUAL:
+            assert a_bits == point((16, a_qpn), (32, b_qpn)) >> 30
         found.append((a_dlid, a_bits))
     counted = Counter(bits for _, bits in found)
     wanted = [64 * share / sum(shares) for share in shares]
