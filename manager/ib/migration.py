@@ -7,8 +7,7 @@ is asked whether it has. What is taken in are answers of the verbs shim to its o
 import errno
 from typing import Literal, NamedTuple
 
-from cwdp.rdma.shimwire import How
-
+How = Literal["load", "migrate"]
 State = Literal["loading", "migrating", "following", "done", "failed"]
 
 
@@ -46,7 +45,7 @@ class Migration:
 
     def begin(self) -> list[Step]:
         """The first orders."""
-        return self._ask(Step(0, How.LOAD), Step(1, How.LOAD))
+        return self._ask(Step(0, "load"), Step(1, "load"))
 
     def hear(self, step: Step, error: int, now_ns: int) -> list[Step]:
         """An end has answered an order with an errno, 0 where it is done; the orders that follow. Answers to none pass by."""
@@ -54,7 +53,7 @@ class Migration:
         if self.is_over or step not in self._asked:
             return []
         self._asked.discard(step)
-        if step.how == How.MIGRATE and error in (errno.EAGAIN, errno.EBUSY):
+        if step.how == "migrate" and error in (errno.EAGAIN, errno.EBUSY):
             return self._ask(step)
         if error:
             return self._fail(error)
@@ -71,10 +70,10 @@ class Migration:
             return []
         if self.state == "loading":
             self.state = "migrating"
-            return self._ask(Step(0, How.MIGRATE))
+            return self._ask(Step(0, "migrate"))
         if self.state == "migrating":
             self.state = "following"
-            return self._ask(Step(1, How.MIGRATE))
+            return self._ask(Step(1, "migrate"))
         self.state = "done"
         return []
 

@@ -93,7 +93,9 @@ def test_a_migration_goes_through_at_two_programs(start: Start) -> None:
     while steps:
         one = steps.popleft()
         _, peer, dlid, _ = ends[one.end]
-        steps += migration.hear(one, step(peer, qpns[one.end], one.how, dlid).error, time.monotonic_ns())
+        steps += migration.hear(
+            one, step(peer, qpns[one.end], How[one.how.upper()], dlid).error, time.monotonic_ns()
+        )
         if migration.state == "migrating":
             for program, *_ in ends:
                 program.do(f"far-ends {REARMED}")
