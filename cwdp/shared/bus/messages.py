@@ -67,7 +67,7 @@ class UdAddress(Struct, frozen=True):
     """Where probes between UD queue pairs are received.
 
     Attributes:
-        gid: a RoCE v2 GID.
+        gid: a RoCE v2 GID; on InfiniBand the first LID in the form of one (`cwdp.rdma.ib.lid`).
         qpn: the queue pair.
         sports: the UDP source ports that it can send from; empty for any from 0xC000 to 0xFFFF. On InfiniBand, its LIDs.
     """
