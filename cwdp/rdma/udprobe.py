@@ -291,9 +291,15 @@ def check_path(own: UdAddress, path: UdPath) -> None:
         ConfigError: a source port outside of the dynamic range, or not among those that an end has; on InfiniBand a LID that
             is not of the end that is sent to.
     """
-    if gid_lid(gid_bytes(own.gid)) is not None:
+    by_lid = [gid_lid(gid_bytes(end.gid)) is not None for end in (own, path.peer)]
+    if all(by_lid):
         _check_lids(own, path)
         return
+    if any(by_lid):
+        raise ConfigError(
+            f"{own.gid} cannot reach {path.peer.gid}",
+            "one of them is a LID of InfiniBand, the other a GID of RoCE",
+        )
     for end, sport in ((own, path.sport), (path.peer, path.reply_sport)):
         check_sport(sport)
         if end.sports and sport not in end.sports:

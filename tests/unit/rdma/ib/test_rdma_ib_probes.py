@@ -1,15 +1,18 @@
 """Probes by UD queue pair over a fake InfiniBand: path by path, by LIDs alone. No device was tried."""
 
+from pathlib import Path
+
 import pytest
 from lid_subnet import HOP_NS, Subnet
 from ud_fakes import KEY
 
 from cwdp.cli.local.rdma_probe import choose_paths, format_address, parse_address
 from cwdp.errors import ConfigError
+from cwdp.rdma import sysfs
 from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.ib.lid import lid_gid
-from cwdp.rdma.ib.udlink import LidLink
-from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, UdPath, UdProber
+from cwdp.rdma.ib.udlink import LidLink, open_link
+from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, UdPath, UdProber, check_path
 from cwdp.shared.bus.messages import UdAddress
 
 LIDS = {"ib_0": (16, 2), "ib_1": (32, 2)}
@@ -80,6 +83,15 @@ def test_a_lid_of_somebody_else_is_refused(subnet: Subnet, lid: int, reply: int)
     assert subnet.log == []
 
 
+def test_nothing_goes_between_infiniband_and_roce(subnet: Subnet) -> None:
+    a, _ = probers(subnet)
+    there = UdAddress("::ffff:10.0.0.1", 7)
+    with pytest.raises(ConfigError, match="cannot reach"):
+        a.send([UdPath(there, 50_001, 50_002)])
+    with pytest.raises(ConfigError, match="cannot reach"):
+        check_path(there, UdPath(a.address, 50_001, 50_002))
+
+
 def test_nobody_is_had_to_answer_to_a_third_port(subnet: Subnet) -> None:
     subnet.lids["ib_2"] = (300, 0)
     a, b = probers(subnet)
@@ -143,3 +155,27 @@ def test_other_lids_are_another_address(subnet: Subnet, now: tuple[int, int] | N
         subnet.lids["ib_0"] = now
     with pytest.raises(ConfigError):
         link.check()
+
+
+def test_a_port_is_opened_by_its_link_layer(subnet: Subnet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sysfs, "link_layer", lambda device, _: "InfiniBand" if device == "ib_0" else "Ethernet"
+    )
+    monkeypatch.setattr(sysfs, "gid", lambda *_: None)
+    assert isinstance(open_link("ib_0", 1, 9, None, subnet.clock), LidLink)
+    with pytest.raises(ConfigError, match="no RoCE v2 GID of index 9"):
+        open_link("ib_1", 1, 9, None, subnet.clock)
+
+
+def test_partitions_and_link_layers_are_read_from_the_kernels_files(tmp_path: Path) -> None:
+    port = tmp_path / "mlx5_0/ports/1"
+    (port / "pkeys").mkdir(parents=True)
+    (port / "link_layer").write_text("InfiniBand\n")
+    for index, text in enumerate(("0xffff", "0x0000", "0x8000", "0x7ffe", "x")):
+        (port / "pkeys" / str(index)).write_text(f"{text}\n")
+    assert sysfs.pkeys("mlx5_0", 1, tmp_path) == {0: 0xFFFF, 3: 0x7FFE}
+    assert sysfs.pkeys("mlx5_0", 2, tmp_path) == {}
+    assert (sysfs.link_layer("mlx5_0", 1, tmp_path), sysfs.link_layer("mlx5_1", 1, tmp_path)) == (
+        "InfiniBand",
+        "",
+    )
