@@ -24,7 +24,7 @@ SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -O2 -s -fPIC -shared -fvisibility=hidde
 # Where glibcs before 2.34 have threads and dlopen; later ones have these names for older programs.
 SHIM_OLDER   := -l:libpthread.so.0 -l:libdl.so.2
 SHIM         := cwdp/rdma/shim
-SHIM_SOURCES := $(wildcard $(SHIM)/*.c $(SHIM)/posts/*.c)
+SHIM_SOURCES := $(wildcard $(SHIM)/*.c $(SHIM)/posts/*.c $(SHIM)/ib/*.c)
 SHIM_HEADERS := $(wildcard $(SHIM)/*.h $(SHIM)/*/*.h)
 SHIM_AUDIT   := $(wildcard $(SHIM)/audit/*.c)
 SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])

@@ -53,10 +53,12 @@ class VerbsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     Attributes:
         socket: by which they connect.
         drain: queue pairs that their device cannot move otherwise are drained for it when the manager wants them elsewhere.
+        lids: queue pairs over InfiniBand take other LIDs than the first; only where all programs, at both ends, have the shim.
     """
 
     socket: str = SOCKET
     drain: bool = False
+    lids: bool = False
 
 
 class UprobesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

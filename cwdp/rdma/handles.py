@@ -1,4 +1,4 @@
-"""Address handles of UD queue pairs, one per destination and source port."""
+"""Address handles of UD queue pairs, one per destination and source port, or on InfiniBand DLID."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from ipaddress import IPv6Address
 from typing import Any
 
 from cwdp.rdma import verbs
+from cwdp.rdma.ib.lid import gid_lid
 from cwdp.rdma.sport import sport_to_flow_label
 
 MAX_HANDLES = 4096
@@ -73,6 +74,12 @@ class AddressHandles:
         return gid in times_ns and self._clock() - times_ns[gid] < RESOLVE_AGAIN_NS
 
     def _make(self, gid: bytes, sport: int) -> Any:
+        """Of an InfiniBand port the path is the LID that it is sent to, from this port's first."""
+        if gid_lid(gid) is not None:
+            return self._addr.AH(
+                self._pd,
+                attr=self._addr.AHAttr(dlid=sport, src_path_bits=0, is_global=0, port_num=self._port),
+            )
         route = self._addr.GlobalRoute(
             dgid=self._addr.GID(IPv6Address(gid).exploded),
             flow_label=sport_to_flow_label(sport),

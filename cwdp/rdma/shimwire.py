@@ -1,7 +1,7 @@
-"""What agent and shim tell each other, as `cwdp/rdma/shim/wire.h` has it: messages, and the table of flow labels.
+"""What agent and shim tell each other, as `cwdp/rdma/shim/wire.h` has it: messages, and the table of paths.
 
-The agent has a table in a sealed memfd, which every program maps: from it queue pairs take their flow labels as they are
-connected. Host byte order throughout; a test holds layouts and look-up against the C.
+The agent has a table in a sealed memfd, which every program maps: from it queue pairs take their flow labels, or on InfiniBand
+their LIDs, as they are connected. Host byte order throughout; a test holds layouts and look-up against the C.
 """
 
 import fcntl
@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.rdma.ib.lid import LID_MAX, LMC_MAX
 from cwdp.rdma.sport import flow_label_to_sport, sport_to_flow_label
 from cwdp.shared.bus.messages import Actuator
 
 SOCKET = "/run/cwdp-verbs/verbs.sock"
 MAGIC = 0x62765743
-VERSION = 2
+VERSION = 3
 CHOICES = 16
 MOST_SOURCES, MOST_BITS, STEPS = 4_096, 20, 256
 """Bounds of a table: its sources, the number of its routes in bits, and how far a route may stand behind its hash's place."""
@@ -37,13 +38,13 @@ RTR, RTS = 2, 3
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 FNV_BASIS, FNV_PRIME = 2166136261, 16777619
 
-ACTUATORS: tuple[Actuator, ...] = ("create_only", "mlx5dv", "bnxt", "sqd")
+ACTUATORS: tuple[Actuator, ...] = ("create_only", "mlx5dv", "bnxt", "sqd", "apm")
 """How a queue pair can be moved while it sends, in the order of `enum cwdp_verbs_actuator`."""
 
 HEAD = struct.Struct(f"=II{NAME_BYTES}sII")
 HELLO = struct.Struct(HEAD.format + f"IIQ{NAME_BYTES}s")
-QP = struct.Struct(HEAD.format + "IIII16sIII")
-MOVE = struct.Struct(HEAD.format + "QQII")
+QP = struct.Struct(HEAD.format + "IIII16sIIIIII")
+MOVE = struct.Struct(HEAD.format + "QQIIIxxxx")
 MOVED = struct.Struct(HEAD.format + "QQII")
 SENT = struct.Struct(HEAD.format + f"I{COUNTS}I{COUNTS}Q")
 MOST_BYTES = max(each.size for each in (HELLO, QP, MOVE, MOVED, SENT))
@@ -57,16 +58,15 @@ ROUTE = np.dtype(
         ("src", "u1", (16,)),
         ("dst", "u1", (16,)),
         ("used", "u4"),
+        ("lmc", "u4"),
         ("choices", "u4"),
-        ("flow_label", "u4", (CHOICES,)),
+        ("path", "u4", (CHOICES,)),
         ("up_to", "u4", (CHOICES,)),
     ]
 )
 
 
-_CHOICES_OF_ROUTE = np.dtype(
-    [("choices", "u4"), ("flow_label", "u4", (CHOICES,)), ("up_to", "u4", (CHOICES,))]
-)
+_CHOICES_OF_ROUTE = np.dtype([("choices", "u4"), ("path", "u4", (CHOICES,)), ("up_to", "u4", (CHOICES,))])
 
 
 class Kind(IntEnum):
@@ -81,6 +81,15 @@ class Kind(IntEnum):
     SENT = 7
 
 
+class How(IntEnum):
+    """What a queue pair is to do to take another path, as `enum cwdp_verbs_how`."""
+
+    AT_ONCE = 0
+    MAY_DRAIN = 1
+    LOAD = 2
+    MIGRATE = 3
+
+
 _SIZES = {Kind.QP_RTR: QP.size, Kind.QP_STATE: HEAD.size, Kind.MOVED: MOVED.size, Kind.SENT: SENT.size}
 """Of the messages that a shim sends, but HELLO."""
 
@@ -91,7 +100,7 @@ class Hello(NamedTuple):
     """A program is there.
 
     Attributes:
-        refused: how often a device refused the table's flow label.
+        refused: how often a device refused the table's path.
         untold: queue pairs that were forgotten, as nobody took them.
         job: a variable of its environment that names its job, NAME=VALUE; whatever the program wants, of characters that can
             be shown.
@@ -111,6 +120,7 @@ class QpPath(NamedTuple):
         by_table: whether the table gave it, not 0 for yes.
         actuator: its place in ACTUATORS.
         count_place: names its count in `Sent`; UNCOUNTED where it has none.
+        lid: of its port without path bits, where that is InfiniBand's, whose DLID and source path bits follow; else 0.
     """
 
     device: str
@@ -124,10 +134,20 @@ class QpPath(NamedTuple):
     by_table: int
     actuator: int
     count_place: int
+    lid: int = 0
+    dlid: int = 0
+    src_path_bits: int = 0
 
     @property
-    def sport(self) -> int | None:
-        """The UDP source port by its flow label; None for the device's own choice."""
+    def has_lids(self) -> bool:
+        """Whether its LIDs can be some, or are none."""
+        return self.lid <= LID_MAX and self.dlid < 1 << 16 and self.src_path_bits < 1 << LMC_MAX
+
+    @property
+    def path(self) -> int | None:
+        """The UDP source port by its flow label, None for the device's own choice; on InfiniBand the DLID."""
+        if self.lid:
+            return self.dlid
         return flow_label_to_sport(self.flow_label & 0xFFFFF) if self.flow_label else None
 
 
@@ -170,11 +190,15 @@ class Source(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The source ports of queue pairs between two GIDs, of 16 bytes, and the share of each; at most CHOICES."""
+    """The source ports of queue pairs between two GIDs, of 16 bytes, and the share of each; at most CHOICES.
+
+    Between two LIDs (`cwdp.rdma.ib.lid`) these are DLIDs, in the order of both ends, and `lmc` is the destination's.
+    """
 
     src: bytes
     dst: bytes
     shares: tuple[tuple[int, float], ...]
+    lmc: int | None = None
 
 
 def read(data: bytes) -> Message | None:
@@ -193,7 +217,8 @@ def read(data: bytes) -> Message | None:
         return _sent(SENT.unpack(data)[5:])
     more = (QP if kind == Kind.QP_RTR else MOVED).unpack(data)[5:]
     message = QpPath(device, qpn, state, *more) if kind == Kind.QP_RTR else Moved(device, qpn, state, *more)
-    return message if message.actuator < len(ACTUATORS) else None
+    is_sane = message.actuator < len(ACTUATORS) and (isinstance(message, Moved) or message.has_lids)
+    return message if is_sane else None
 
 
 def head(kind: Kind, device: str = "", qpn: int = 0, state: int = 0) -> bytes:
@@ -203,7 +228,13 @@ def head(kind: Kind, device: str = "", qpn: int = 0, state: int = 0) -> bytes:
 
 def move(device: str, qpn: int, number: int, deadline_ns: int, sport: int, *, with_sqd: bool) -> bytes:
     """An order to take another source port, by CLOCK_MONOTONIC not begun after `deadline_ns`."""
-    return MOVE.pack(MAGIC, Kind.MOVE, device.encode(), qpn, 0, number, deadline_ns, sport, int(with_sqd))
+    how = How.MAY_DRAIN if with_sqd else How.AT_ONCE
+    return MOVE.pack(MAGIC, Kind.MOVE, device.encode(), qpn, 0, number, deadline_ns, sport, 0, how)
+
+
+def migrate(name: tuple[str, int], number: int, deadline_ns: int, to: tuple[int, int], how: How) -> bytes:
+    """A step towards another path of InfiniBand, LOAD or MIGRATE; `to` is a DLID and its port's LMC."""
+    return MOVE.pack(MAGIC, Kind.MOVE, name[0].encode(), name[1], 0, number, deadline_ns, *to, how)
 
 
 def pack(number: int, sources: Sequence[Source], routes: Sequence[Route]) -> bytes:
@@ -266,19 +297,21 @@ def _routes(routes: Sequence[Route], size: int) -> tuple[NDArray[np.void], int]:
     which, places = list(placed), list(placed.values())
     rows["src"][places], rows["dst"][places] = keys[which, :16], keys[which, 16:]
     rows["used"][places] = 1
-    choices = np.frombuffer(b"".join(_choices(routes[i].shares) for i in which), _CHOICES_OF_ROUTE)
-    for field in ("choices", "flow_label", "up_to"):
+    rows["lmc"][places] = [routes[i].lmc or 0 for i in which]
+    made = b"".join(_choices(routes[i].shares, routes[i].lmc is not None) for i in which)
+    choices = np.frombuffer(made, _CHOICES_OF_ROUTE)
+    for field in ("choices", "path", "up_to"):
         rows[field][places] = choices[field]
     return rows, len(routes) - len(placed)
 
 
 @lru_cache(1 << 17)
-def _choices(shares: tuple[tuple[int, float], ...]) -> bytes:
-    """Number, flow labels and running sums of a route, as they lie in it."""
+def _choices(shares: tuple[tuple[int, float], ...], by_lid: bool) -> bytes:
+    """Number, flow labels or DLIDs, and running sums of a route, as they lie in it."""
     row = np.zeros(1, _CHOICES_OF_ROUTE)[0]
     chosen = [(sport, share) for sport, share in shares if share > 0][:CHOICES]
     row["choices"] = len(chosen)
-    row["flow_label"][: len(chosen)] = [sport_to_flow_label(sport) for sport, _ in chosen]
+    row["path"][: len(chosen)] = [path if by_lid else sport_to_flow_label(path) for path, _ in chosen]
     row["up_to"][: len(chosen)] = _running([share for _, share in chosen])
     return bytes(row.tobytes())
 

@@ -5,11 +5,13 @@ The files and what they hold: Documentation/ABI/stable/sysfs-class-infiniband of
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cwdp.errors import RdmaError
 from cwdp.rdma.gid import gid_bytes, gid_text
+from cwdp.rdma.ib.lid import LID_MAX, LMC_MAX
 
 SYSFS = Path("/sys/class/infiniband")
 COUNTER_GROUPS = ("counters", "hw_counters")
@@ -124,6 +126,30 @@ def gid(device: str, port: int, index: int, root: Path = SYSFS) -> Gid | None:
         return None
     kind = _read(where / "gid_attrs" / "types" / str(index)) or "IB"
     return Gid(device, port, index, gid_text(text), kind, _gid_netdev(where, str(index)))
+
+
+def port_lids(device: str, port: int, root: Path = SYSFS) -> tuple[int, int] | None:
+    """The first LID of a port and its LMC; None where it has no LID, as on Ethernet or without a subnet manager."""
+    where = root / device / "ports" / str(port)
+    try:
+        lid, lmc = int(_read(where / "lid"), 16), int(_read(where / "lid_mask_count"))
+    except ValueError:
+        return None
+    return (lid, lmc) if 0 < lid <= LID_MAX and 0 <= lmc <= LMC_MAX else None
+
+
+def link_layer(device: str, port: int, root: Path = SYSFS) -> str:
+    """Of a port, "InfiniBand" or "Ethernet"; empty where there is none."""
+    return _read(root / device / "ports" / str(port) / "link_layer")
+
+
+def pkeys(device: str, port: int, root: Path = SYSFS) -> dict[int, int]:
+    """The entries in use of a port's P_Key table, by index (IBTA volume 1, 10.9.2)."""
+    found = {}
+    for path in _by_number(root / device / "ports" / str(port) / "pkeys"):
+        with suppress(ValueError):
+            found[int(path.name)] = int(_read(path), 16)
+    return {index: pkey for index, pkey in found.items() if pkey & 0x7FFF}
 
 
 def incarnation(device: str, root: Path = SYSFS) -> int | None:

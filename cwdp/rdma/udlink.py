@@ -14,7 +14,7 @@ from cwdp.rdma.handles import AddressHandles
 from cwdp.rdma.port import ROCE_V2
 from cwdp.rdma.sport import rxe_ud_sport
 from cwdp.rdma.udprobe import Received
-from cwdp.rdma.udqueues import GRH_BYTES, ReceiveQueue, SendQueues
+from cwdp.rdma.udqueues import GRH_BYTES, Arrived, QueuePort, ReceiveQueue, SendQueues
 from cwdp.shared.bus.messages import UdAddress
 
 RXE_QUEUE_PAIRS = 16
@@ -48,15 +48,15 @@ class UdLink:
         driver: str | None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._gid = _own_gid(device, port, gid_index)
         self._device, self._port, self._gid_index = device, port, gid_index
+        self._gid = self._own_gid()
         self._incarnation = sysfs.incarnation(device)
         self._failed = verbs.failure()
         self._clock = clock
         soft = driver == "rxe"
         self._context = verbs.open_device(device)
         try:
-            pd = self._open(port, RXE_QUEUE_PAIRS if soft else 1)
+            pd = self._open(QueuePort(port, self._pkey_index()), RXE_QUEUE_PAIRS if soft else 1)
         except RdmaError:
             self._context.close()
             raise
@@ -67,7 +67,7 @@ class UdLink:
             {rxe_ud_sport(qpn): index for index, qpn in enumerate(self._sender.qpns)} if soft else {}
         )
 
-    def _open(self, port: int, senders: int) -> Any:
+    def _open(self, port: QueuePort, senders: int) -> Any:
         """Make the queue pairs; returns the protection domain that they share."""
         with self._translated():
             pd = verbs.load("pd").PD(self._context)
@@ -97,7 +97,7 @@ class UdLink:
         """
         if sysfs.incarnation(self._device) != self._incarnation:
             raise RdmaError(f"the RDMA device {self._device} has gone", "it is opened when it is there again")
-        if _own_gid(self._device, self._port, self._gid_index) != self._gid:
+        if self._own_gid() != self._gid:
             raise ConfigError(
                 f"GID {self._gid_index} of {self._device} is no longer {gid_text(self._gid)}",
                 "its interface has another address now",
@@ -139,11 +139,30 @@ class UdLink:
                 self._receiver.cq.req_notify()
             arrived = list(self._receiver.receive())
         found = []
-        for arrived_ns, data in arrived:
-            addresses = read_grh(data[:GRH_BYTES])
-            if addresses is not None and addresses[1] == self._gid:
-                found.append(Received(arrived_ns, addresses[0], data[GRH_BYTES:]))
+        for one in arrived:
+            source = self._source(one)
+            if source is not None:
+                found.append(Received(one.seen_ns, source, one.data[GRH_BYTES:]))
         return found
+
+    def _own_gid(self) -> bytes:
+        """Where this end is reached now; raises ConfigError where that is gone."""
+        found = sysfs.gid(self._device, self._port, self._gid_index)
+        if found is None or found.type != ROCE_V2:
+            raise ConfigError(
+                f"{self._device} port {self._port} has no RoCE v2 GID of index {self._gid_index}",
+                f"`cwdp rdma gid --dev {self._device}` lists them",
+            )
+        return gid_bytes(found.gid)
+
+    def _pkey_index(self) -> int:
+        """RoCE has one partition (IBTA annex A17.7)."""
+        return 0
+
+    def _source(self, arrived: Arrived) -> bytes | None:
+        """Who sent a message; None where it is not for this end."""
+        addresses = read_grh(arrived.data[:GRH_BYTES])
+        return addresses[0] if addresses is not None and addresses[1] == self._gid else None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -155,16 +174,6 @@ class UdLink:
                 f"{self._device} cannot carry probes: {verbs.reason(error)}",
                 "`cwdp rdma port` shows its state; UD queue pairs take locked memory (`ulimit -l`)",
             ) from error
-
-
-def _own_gid(device: str, port: int, index: int) -> bytes:
-    found = sysfs.gid(device, port, index)
-    if found is None or found.type != ROCE_V2:
-        raise ConfigError(
-            f"{device} port {port} has no RoCE v2 GID of index {index}",
-            f"`cwdp rdma gid --dev {device}` lists them",
-        )
-    return gid_bytes(found.gid)
 
 
 def read_grh(grh: bytes) -> tuple[bytes, bytes] | None:

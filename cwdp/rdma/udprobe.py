@@ -15,6 +15,7 @@ from typing import Protocol
 from cwdp.errors import ConfigError
 from cwdp.rdma import udwire
 from cwdp.rdma.gid import gid_bytes
+from cwdp.rdma.ib.lid import LID_MAX, LMC_MAX, gid_lid
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN, check_sport
 from cwdp.rdma.udwire import UNSYNCED, Arrival, Head, Kind, Message, Reading, WireError
 from cwdp.shared.bus.messages import UdAddress
@@ -41,7 +42,7 @@ Timeline = Callable[[int], Reading]
 
 @dataclass(frozen=True)
 class UdPath:
-    """A path there and back: the peer, and the source port of each direction."""
+    """A path there and back: the peer, and the source port of each direction; on InfiniBand the LID that is sent to."""
 
     peer: UdAddress
     sport: int
@@ -251,7 +252,7 @@ class UdProber:
         if not udwire.request_is_valid(key, message, received.source, self._gid):
             self.counters["bad_mac"] += 1
             return
-        if not SPORT_MIN <= asked.reply_sport <= SPORT_MAX:
+        if not _can_reply(received.source, asked.reply_sport):
             self.counters["unreflected"] += 1
             return
         head = Head(Kind.REPLY, asked.key_id, self.address.qpn, asked.seq, asked.reply_sport, asked.sport)
@@ -275,16 +276,43 @@ class UdProber:
         return samples
 
 
+def _can_reply(source: bytes, path: int) -> bool:
+    """Whether a reply can take a path: a source port of RoCE v2, or a LID that can be of the port that asked."""
+    lid = gid_lid(source)
+    if lid is None:
+        return SPORT_MIN <= path <= SPORT_MAX
+    return lid <= path < lid + (1 << LMC_MAX) and path <= LID_MAX
+
+
 def check_path(own: UdAddress, path: UdPath) -> None:
     """Refuse a path that one of its ends cannot send on.
 
     Raises:
-        ConfigError: a source port outside of the dynamic range, or not among those that an end has.
+        ConfigError: a source port outside of the dynamic range, or not among those that an end has; on InfiniBand a LID that
+            is not of the end that is sent to.
     """
+    by_lid = [gid_lid(gid_bytes(end.gid)) is not None for end in (own, path.peer)]
+    if all(by_lid):
+        _check_lids(own, path)
+        return
+    if any(by_lid):
+        raise ConfigError(
+            f"{own.gid} cannot reach {path.peer.gid}",
+            "one of them is a LID of InfiniBand, the other a GID of RoCE",
+        )
     for end, sport in ((own, path.sport), (path.peer, path.reply_sport)):
         check_sport(sport)
         if end.sports and sport not in end.sports:
             raise ConfigError(
                 f"{end.gid} cannot send from source port {sport}",
                 f"its device has these only: {', '.join(map(str, end.sports))}",
+            )
+
+
+def _check_lids(own: UdAddress, path: UdPath) -> None:
+    for end, lid in ((path.peer, path.sport), (own, path.reply_sport)):
+        if lid not in end.sports:
+            raise ConfigError(
+                f"LID {lid} is not of the port whose first is {gid_lid(gid_bytes(end.gid))}",
+                f"it has these: {', '.join(map(str, end.sports)) or 'none'}",
             )

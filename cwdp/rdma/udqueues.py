@@ -5,7 +5,7 @@ anew under its own number. Since it holds no receive buffers, nothing else is lo
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from cwdp.rdma import verbs
 from cwdp.rdma.udwire import MESSAGE_BYTES
@@ -17,10 +17,30 @@ RECEIVE_SLOTS = 512
 RECEIVE_BYTES = GRH_BYTES + MESSAGE_BYTES
 
 
+class QueuePort(NamedTuple):
+    """A device's port, and where in its table the P_Key of its packets is."""
+
+    number: int
+    pkey_index: int = 0
+
+
+class Arrived(NamedTuple):
+    """A message with the 40 bytes before it, and when it was seen.
+
+    Attributes:
+        data: GRH_BYTES of GRH (IBTA 11.4.1.2), which are void where the message has none, and the message.
+        slid: the LID that it came from, on InfiniBand.
+    """
+
+    seen_ns: int
+    data: bytes
+    slid: int
+
+
 class _UdQueuePair:
     """One UD queue pair of either role, ready to send."""
 
-    def __init__(self, pd: Any, port: int, cq: Any, *, sends: int, receives: int) -> None:
+    def __init__(self, pd: Any, port: QueuePort, cq: Any, *, sends: int, receives: int) -> None:
         self._enums = verbs.enums()
         self._qp_module = verbs.load("qp")
         self._port = port
@@ -37,7 +57,8 @@ class _UdQueuePair:
         self.qp.to_rts(self._attributes())
 
     def _attributes(self) -> Any:
-        attributes = self._qp_module.QPAttr(port_num=self._port)
+        attributes = self._qp_module.QPAttr(port_num=self._port.number)
+        attributes.pkey_index = self._port.pkey_index
         attributes.qkey = QKEY
         return attributes
 
@@ -54,7 +75,7 @@ class SendQueues:
         pyverbs.PyverbsError: the device refuses.
     """
 
-    def __init__(self, context: Any, pd: Any, port: int, count: int) -> None:
+    def __init__(self, context: Any, pd: Any, port: QueuePort, count: int) -> None:
         work = verbs.load("wr")
         enums = verbs.enums()
         self._failed = verbs.failure()
@@ -129,7 +150,9 @@ class ReceiveQueue:
         pyverbs.PyverbsError: the device refuses.
     """
 
-    def __init__(self, context: Any, pd: Any, port: int, channel: Any, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, context: Any, pd: Any, port: QueuePort, channel: Any, clock: Callable[[], int]
+    ) -> None:
         self._clock = clock
         work = verbs.load("wr")
         enums = verbs.enums()
@@ -148,8 +171,8 @@ class ReceiveQueue:
         number: int = self._queue.qp.qp_num
         return number
 
-    def receive(self) -> Iterator[tuple[int, bytes]]:
-        """What has arrived: when it was seen, and 40 bytes of GRH (IBTA 11.4.1.2) with the message behind."""
+    def receive(self) -> Iterator[Arrived]:
+        """What has arrived."""
         while True:
             count, completions = self.cq.poll(RECEIVE_SLOTS)
             seen_ns = self._clock()
@@ -158,7 +181,8 @@ class ReceiveQueue:
                 self._post_all()
                 return
             for completion in completions:
-                yield seen_ns, self._memory.read(completion.byte_len, completion.wr_id * RECEIVE_BYTES)
+                data = self._memory.read(completion.byte_len, completion.wr_id * RECEIVE_BYTES)
+                yield Arrived(seen_ns, data, completion.slid)
                 self._queue.qp.post_recv(self._requests[completion.wr_id])
             if count < RECEIVE_SLOTS:
                 return

@@ -201,5 +201,10 @@ def require_steerable(state: FleetState, override: SteerOverride) -> SteerOverri
             f"the device of {override.nic} of {override.host} cannot move a queue pair once it is connected",
             "it can be drained for that: set drain under [verbs] in its agent's configuration; see docs/verbs.md",
         )
+    if verbs.actuator == "apm":
+        raise ConfigError(
+            f"queue pairs of {override.nic} of {override.host} are over InfiniBand, where none is moved yet",
+            "they take their path when they are connected; see docs/verbs.md",
+        )
     require_acting(state.members, override.host)
     return override

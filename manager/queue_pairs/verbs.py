@@ -54,8 +54,8 @@ class HostVerbs:
 
     @cached_property
     def create_only(self) -> frozenset[Name]:
-        """Those that nothing can move."""
-        return self._named("create_only")
+        """Those that nothing moves; agents do not order migrations over InfiniBand yet."""
+        return self._named("create_only") | self._named("apm")
 
     @cached_property
     def drained(self) -> frozenset[Name]:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import Hello, Kind, Message, Moved
+from cwdp.rdma.shimwire import Hello, How, Kind, Message, Moved
 
 WAIT_S = 10.0
 T = TypeVar("T", bound=Message)
@@ -102,6 +102,15 @@ class Peer:
     ) -> Moved:
         """Have it move a queue pair, and return what came of it."""
         number = self.order(device, qpn, sport, with_sqd=with_sqd, deadline_s=deadline_s)
+        return self.await_one(Moved, lambda moved: moved.number == number)
+
+    def migrate(
+        self, device: str, qpn: int, to: tuple[int, int], how: How, *, deadline_s: float = 5.0
+    ) -> Moved:
+        """Have it take a step towards another path of InfiniBand, and return what came of it."""
+        self._number += 1
+        number, deadline_ns = self._number, time.monotonic_ns() + int(deadline_s * 1e9)
+        self.send(shimwire.migrate((device, qpn), number, deadline_ns, to, how))
         return self.await_one(Moved, lambda moved: moved.number == number)
 
     def close(self) -> None:

@@ -59,7 +59,7 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
         *shared,
         "-Wl,-soname,libibverbs.so.1",
         version,
-        *sources(HERE / "fake", "ibverbs", "calls", "data", "rest"),
+        *sources(HERE / "fake", "ibverbs", "calls", "data", "ports", "rest"),
     )
     (fakes / "libibverbs.so").symlink_to(verbs.name)
     for source, name in (
@@ -80,6 +80,7 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
         *exports,
         *sources(SHIM),
         *sources(SHIM / "posts"),
+        *sources(SHIM / "ib"),
         str(verbs),
         *OLDER,
     )

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.rdma import shimwire
+from cwdp.rdma.ib.lid import gid_lid
 from cwdp.rdma.shimwire import (
     ACTUATORS,
     COUNTS,
@@ -26,6 +28,7 @@ from cwdp.rdma.shimwire import (
     TABLE,
     UNCOUNTED,
     VERSION,
+    How,
     Kind,
 )
 from cwdp.rdma.sport import flow_label_to_sport, sport_to_flow_label
@@ -78,7 +81,16 @@ class FakeShim:
         self._say(
             QP.pack(
                 MAGIC, Kind.QP_RTR, device.encode(), qpn, state, 1, gid_index, dest, label, dst, by_table,
-                ACTUATORS.index(actuator), count_place,
+                ACTUATORS.index(actuator), count_place, 0, 0, 0,
+            )
+        )  # fmt: skip
+
+    def connect_lid_qp(self, qpn: int, lid: int, dlid: int) -> None:
+        """Tell that a queue pair has a path over InfiniBand from the port of a LID, on a device `ib_0` that has APM."""
+        self._say(
+            QP.pack(
+                MAGIC, Kind.QP_RTR, b"ib_0", qpn, RTS, 1, 0, qpn + 1_000_000, 0, bytes(16), 1,
+                ACTUATORS.index("apm"), UNCOUNTED, lid, dlid, 0,
             )
         )  # fmt: skip
 
@@ -126,10 +138,10 @@ class FakeShim:
                     self.tables.append(mapped[:])
                 os.close(fd)
             if len(data) == MOVE.size:
-                _, kind, device, qpn, _, number, deadline_ns, sport, sqd = MOVE.unpack(data)
+                _, kind, device, qpn, _, number, deadline_ns, sport, _, how = MOVE.unpack(data)
                 assert kind == Kind.MOVE
                 name = device.rstrip(b"\0").decode()
-                self.orders.append(Order(name, qpn, number, deadline_ns, sport, bool(sqd)))
+                self.orders.append(Order(name, qpn, number, deadline_ns, sport, how == How.MAY_DRAIN))
 
     def take_orders(self) -> list[Order]:
         """Orders that have come since the last call."""
@@ -160,13 +172,31 @@ class FakeShim:
         self.sock.close()
 
 
-def ports(table: bytes) -> dict[tuple[bytes, bytes], list[int]]:
-    """Source ports of each route of a table, in order."""
+def lids_of(table: bytes) -> dict[tuple[bytes, bytes], tuple[int, list[int], list[float]]]:
+    """LMC, DLIDs and shares of each route of a table that is between LIDs."""
+    return {
+        (row["src"].tobytes(), row["dst"].tobytes()): (
+            int(row["lmc"]),
+            row["path"][: row["choices"]].tolist(),
+            np.round(np.diff(row["up_to"][: row["choices"]] + 1.0, prepend=0) / 2**32, 6).tolist(),
+        )
+        for row in _routes(table)
+        if gid_lid(row["dst"].tobytes()) is not None
+    }
+
+
+def _routes(table: bytes) -> NDArray[np.void]:
     header = np.frombuffer(table, TABLE, 1)[0]
     rows = np.frombuffer(table[TABLE.itemsize + SOURCE.itemsize * int(header["sources"]) :], ROUTE)
+    used: NDArray[np.void] = rows[rows["used"] == 1]
+    return used
+
+
+def ports(table: bytes) -> dict[tuple[bytes, bytes], list[int]]:
+    """Source ports of each route of a table, in order."""
     return {
         (row["src"].tobytes(), row["dst"].tobytes()): [
-            flow_label_to_sport(int(label)) for label in row["flow_label"][: row["choices"]]
+            flow_label_to_sport(int(label)) for label in row["path"][: row["choices"]]
         ]
-        for row in rows[rows["used"] == 1]
+        for row in _routes(table)
     }

@@ -24,7 +24,7 @@ ENDS_IN_S = 10.0
 
 
 class Call(NamedTuple):
-    """A call that reached the provider; `sport` is of libmlx5's function."""
+    """A call that reached the provider; `sport` is of libmlx5's function, `dlid` and `path_bits` of a path or an alternate one."""
 
     what: str
     qpn: int
@@ -33,6 +33,8 @@ class Call(NamedTuple):
     flow_label: int
     sport: int
     result: int
+    dlid: int = 0
+    path_bits: int = 0
 
 
 class Program:

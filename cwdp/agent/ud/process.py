@@ -30,8 +30,8 @@ from cwdp.agent.ud.watch import PathWatch
 from cwdp.errors import ConfigError, CwdpError
 from cwdp.rdma import udprobe
 from cwdp.rdma.gid import gid_bytes
+from cwdp.rdma.ib.udlink import open_link
 from cwdp.rdma.sport import SPORT_MIN
-from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import Link, UdPath, UdProber, UdSample, check_path
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
 from cwdp.shared import testclock
@@ -268,7 +268,7 @@ def _clock(order: UdOrder) -> Clock:
 
 
 def _open_link(order: UdOrder, clock: Clock) -> Link:
-    return UdLink(order.device, order.port, order.gid_index, order.driver, clock)
+    return open_link(order.device, order.port, order.gid_index, order.driver, clock)
 
 
 def _telling(number: str) -> TellDown:

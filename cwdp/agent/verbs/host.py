@@ -14,11 +14,19 @@ from cwdp.agent.verbs.clients import Client, Clients
 from cwdp.agent.verbs.moves import Moves
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsWord
 from cwdp.agent.verbs.queuepairs import Pair, QueuePairs
-from cwdp.agent.verbs.routes import table
+from cwdp.agent.verbs.routes import is_sane, table
 from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import Message, Moved, QpPath, QpState, Sent
 
-COUNTERS = ("tables", "tables_failed", "told_garbage", "down_paths", "failure_us", "failure_us_max")
+COUNTERS = (
+    "tables",
+    "tables_failed",
+    "spreads_refused",
+    "told_garbage",
+    "down_paths",
+    "failure_us",
+    "failure_us_max",
+)
 """The last two: from when a path was found to be silent until all its queue pairs were told, the last time and the longest."""
 
 LONGEST_US = 60_000_000
@@ -59,8 +67,11 @@ class VerbsHost:
 
     def follow(self, order: VerbsOrder) -> None:
         """Have everything be as ordered."""
+        sane = [spread for spread in order.spreads if is_sane(spread)]
+        self.counters["spreads_refused"] += len(order.spreads) - len(sane)
+        order = msgspec.structs.replace(order, spreads=sane)
         before, self._order = self._order, order
-        self._queue_pairs.know(order.sources)
+        self._queue_pairs.know(order.sources, sane)
         self._decide(self._moves.follow(order))
         if (before.sources, before.spreads) != (order.sources, order.spreads):
             self._table_is_stale()

@@ -15,7 +15,7 @@ from cwdp.agent.programs.listening import listen_soon
 from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsQp, VerbsSource, VerbsWord
 from cwdp.agent.verbs.owners import Owners
-from cwdp.agent.verbs.sources import BoundCounts, sources
+from cwdp.agent.verbs.sources import BoundCounts, lid_sources, sources
 from cwdp.shared.bus.messages import Spread, SteerQp
 
 LOOK_S = 5.0
@@ -54,7 +54,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
             VerbsOrder(drains=config.drain, moved=sorted(moved)),
             inherits,
         )
-        self._socket, self._nics = Path(config.socket), nics
+        self._socket, self._nics, self._by_lids = Path(config.socket), nics, config.lids
         self._queue_pairs: dict[int, VerbsQp] = {}
         self._sent: dict[int, int] = {}
         self._path_changes: list[VerbsPathChange] = []
@@ -104,7 +104,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def order(self, spreads: list[Spread], steer: list[SteerQp]) -> None:
         """Have new queue pairs spread and those that are there steered so."""
         mine = [one for one in steer if one.nic in self._wanted.moved]
-        wanted = [one for one in spreads if one.nic in self._nics]
+        wanted = [one for one in spreads if one.nic in self._nics or (self._by_lids and one.lids is not None)]
         self._want(msgspec.structs.replace(self._wanted, spreads=wanted, steer=mine))
 
     def tell_down(self, nic: str, paths: Iterable[tuple[str, int]]) -> None:
@@ -165,4 +165,6 @@ class VerbsKeeper(Helper[VerbsOrder]):
     async def _look_for_sources(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # a device that goes while it is read
             found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
+            if self._by_lids:
+                found += await asyncio.to_thread(lid_sources)
             self._want(msgspec.structs.replace(self._wanted, sources=found))

@@ -8,13 +8,18 @@ from cwdp.shared.bus.messages import Actuator, Spread, SteerQp
 
 
 class VerbsSource(Struct, frozen=True):
-    """A GID of a NIC's RDMA device; `gid` is written as an IPv6 address."""
+    """A GID of a NIC's RDMA device, written as an IPv6 address.
+
+    A port of InfiniBand is its own NIC, `DEVICE:PORT`, by its first LID and its LMC; elsewhere these are 0.
+    """
 
     nic: str
     device: str
     port: int
     gid_index: int
     gid: str
+    lid: int = 0
+    lmc: int = 0
 
 
 class VerbsOrder(Struct, frozen=True, kw_only=True):
@@ -41,7 +46,7 @@ class VerbsQp(NamedTuple):
     Attributes:
         number: names it for as long as the process lives.
         nic: that it leaves by; empty where its GID is of none.
-        sport: None where the device has chosen it.
+        sport: None where the device has chosen it; over InfiniBand the DLID.
         actuator: as `cwdp.shared.bus.messages.Actuator`, but for `tc`.
         refused: why it was not moved the last time, an errno; 0 where nothing is amiss.
         told_job: a variable of its program's environment that names its job, NAME=VALUE, as the program says; "" for none.

@@ -8,11 +8,16 @@ from itertools import islice
 from cwdp.agent.verbs.clients import Client
 from cwdp.agent.verbs.orders import VerbsQp, VerbsSource
 from cwdp.rdma.gid import gid_bytes
+from cwdp.rdma.ib.lid import lid_gid
 from cwdp.rdma.shimwire import ACTUATORS, GONE, RTS, UNCOUNTED, QpPath, QpState, Sent
+from cwdp.shared.bus.messages import Spread
 
 MOST, MOST_OF_A_CLIENT = 65_536, 16_384
 MOST_GONE = 4 * MOST
 """Of whom the agent has not been told; from then on it is told anew of all that there are."""
+
+BY_LID = -1
+"""In place of a GID's index: of ports of InfiniBand."""
 
 COUNTERS = ("queue_pairs", "queue_pairs_refused", "queue_pairs_elsewhere")
 
@@ -29,6 +34,7 @@ class Qp:
     Attributes:
         number: names it among all that there have been.
         nic, dst_addr, sport: where it goes; see `VerbsQp`.
+        by_lid: whether its port is InfiniBand's.
         actuator: what can move it while it sends, as the shim says.
         order: the number of the order that it has not answered; 0 for none.
         ordered_sport, ordered_ns: what that said, and when; what it said last, where it was answered.
@@ -38,7 +44,7 @@ class Qp:
     """
 
     __slots__ = (
-        "actuator", "by_table", "client", "count_place", "dest_qpn", "dst", "dst_addr", "gid_index", "is_told", "name", "nic",
+        "actuator", "by_lid", "by_table", "client", "count_place", "dest_qpn", "dst", "dst_addr", "gid_index", "is_told", "name", "nic",
         "number", "order", "ordered_ns", "ordered_sport", "port", "refused", "rests_until_ns", "sport", "state",
     )  # fmt: skip
 
@@ -48,7 +54,7 @@ class Qp:
         self.nic = self.dst_addr = ""
         self.dst = b""
         self.sport: int | None = None
-        self.by_table, self.actuator = False, ACTUATORS[0]
+        self.by_table, self.by_lid, self.actuator = False, False, ACTUATORS[0]
         self.order = self.ordered_sport = self.ordered_ns = self.rests_until_ns = self.refused = 0
         self.is_told = False
         self.count_place = UNCOUNTED
@@ -90,6 +96,7 @@ class QueuePairs:
         self._sent: dict[int, int] = {}
         self._by_pair: defaultdict[Pair, dict[int, Qp]] = defaultdict(dict)
         self._nics: dict[tuple[str, int, int], str] = {}
+        self._ports: dict[int, str] = {}
         self._numbers = self._count = 0
         self._changed: dict[int, Qp] = {}
         self._gone: list[int] = []
@@ -108,12 +115,21 @@ class QueuePairs:
         """The NICs and addresses that there are any between."""
         return list(self._by_pair)
 
-    def know(self, sources: Iterable[VerbsSource]) -> None:
-        """These GIDs are our NICs'."""
-        nics = {(source.device, source.port, source.gid_index): source.nic for source in sources}
-        if nics == self._nics:
+    def know(self, sources: Iterable[VerbsSource], spreads: Iterable[Spread] = ()) -> None:
+        """These GIDs and LIDs are our NICs', and these are the LIDs of far ports."""
+        nics = {
+            (source.device, source.port, BY_LID if source.lid else source.gid_index): source.nic
+            for source in sources
+        }
+        ports = {
+            one.lids.lid + number: one.dst_addr
+            for one in spreads
+            if one.lids is not None
+            for number in range(1 << one.lids.lmc)
+        }
+        if (nics, ports) == (self._nics, self._ports):
             return
-        self._nics = nics
+        self._nics, self._ports = nics, ports
         for those in self._by_client.values():
             for qp in those.values():
                 if qp.dst:
@@ -129,7 +145,7 @@ class QueuePairs:
         if qp is None:
             return None
         qp.state, qp.port, qp.gid_index, qp.dest_qpn = told.state, told.port, told.gid_index, told.dest_qpn
-        qp.dst, qp.sport = told.dst, told.sport
+        qp.dst, qp.sport, qp.by_lid = told.dst, told.path, bool(told.lid)
         qp.by_table, qp.actuator = bool(told.by_table), ACTUATORS[told.actuator]
         self._count_by(qp, told.count_place)
         self._place(qp)
@@ -216,7 +232,8 @@ class QueuePairs:
 
     def _place(self, qp: Qp) -> None:
         """Find its NIC by its device and GID, which the program cannot choose otherwise than its device has them."""
-        nic, dst_addr = self._nics.get((qp.name[0], qp.port, qp.gid_index), ""), gid_address(qp.dst)
+        index = BY_LID if qp.by_lid else qp.gid_index
+        nic, dst_addr = self._nics.get((qp.name[0], qp.port, index), ""), self._far_end(qp)
         if (nic, dst_addr) != qp.pair:
             self._unplace(qp)
             qp.nic, qp.dst_addr = nic, dst_addr
@@ -225,6 +242,12 @@ class QueuePairs:
             else:
                 self._counters["queue_pairs_elsewhere"] += 1
         self.change(qp)
+
+    def _far_end(self, qp: Qp) -> str:
+        """Over InfiniBand the port of the LID that it sends to, or that LID where no spread has named it."""
+        if not qp.by_lid or qp.sport is None:
+            return gid_address(qp.dst)
+        return self._ports.get(qp.sport) or gid_address(lid_gid(qp.sport))
 
     def _unplace(self, qp: Qp) -> None:
         if qp.has_path:

@@ -1,4 +1,4 @@
-"""What queue pairs of this host are sent from, the RoCE v2 GIDs of its NICs' RDMA devices; and what the kernel counts of that.
+"""What queue pairs of this host are sent from, GIDs of RoCE v2 and LIDs of InfiniBand; and what the kernel counts of that.
 
 That is what a device has sent, and what a queue pair has where somebody has bound a counter to it (`rdma statistic qp`).
 """
@@ -19,6 +19,7 @@ from cwdp.rdma.sysfs import SYSFS
 
 MOST = 4_096
 NET = Path("/sys/class/net")
+INFINIBAND = "InfiniBand"
 PORT_WORD_BYTES = 4
 """What port_xmit_data counts in (IBTA 16.1.3.5)."""
 
@@ -47,6 +48,18 @@ def sources(nics: Collection[str], root: Path = SYSFS) -> list[VerbsSource]:
             if gid.netdev in nics and gid.type == ROCE_V2 and not IPv6Address(gid.gid).is_link_local:
                 assert gid.netdev is not None
                 found.append(VerbsSource(gid.netdev, gid.device, gid.port, gid.index, gid.gid))
+    return found[:MOST]
+
+
+def lid_sources(root: Path = SYSFS) -> list[VerbsSource]:
+    """Every port of InfiniBand that has a LID."""
+    found = []
+    for port in sysfs.ports(root):
+        lids = sysfs.port_lids(port.device, port.port, root) if port.link_layer == INFINIBAND else None
+        gid = sysfs.gid(port.device, port.port, 0, root)
+        if lids is not None and gid is not None:
+            name = f"{port.device}:{port.port}"
+            found.append(VerbsSource(name, port.device, port.port, 0, gid.gid, *lids))
     return found[:MOST]
 
 

@@ -17,8 +17,10 @@ from cwdp.agent.config import DEFAULT_KEYS
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.rdma import netlink
+from cwdp.rdma.gid import gid_bytes
+from cwdp.rdma.ib import udlink
+from cwdp.rdma.ib.lid import LID_MAX, gid_lid
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
-from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Link, UdPath, UdProber, UdSample
 from cwdp.shared.bus.messages import UdAddress
 from cwdp.shared.identity.probe_keys import read_keys
@@ -86,8 +88,8 @@ def probe(address: str, *, paths: int, count: int, as_json: bool, **transport: A
 
 
 def open_link(dev: str, port: int, gid_index: int) -> Link:
-    """The queue pairs on a device; see `UdLink`."""
-    return UdLink(dev, port, gid_index, netlink.drivers().get(dev))
+    """The queue pairs on a port; see `udlink.open_link`."""
+    return udlink.open_link(dev, port, gid_index, netlink.drivers().get(dev))
 
 
 @contextmanager
@@ -119,15 +121,24 @@ def parse_address(text: str) -> UdAddress:
         raise ConfigError(
             f"{text!r} is no address of a mirror", "give the one that `cwdp rdma mirror` says"
         ) from error
-    if not 0 < address.qpn <= QPN_MAX or any(not SPORT_MIN <= sport <= SPORT_MAX for sport in address.sports):
+    least, most = (1, LID_MAX) if by_lid(address) else (SPORT_MIN, SPORT_MAX)
+    if not 0 < address.qpn <= QPN_MAX or any(not least <= sport <= most for sport in address.sports):
         raise ConfigError(
-            f"{text!r} is no address of a mirror", f"QPN up to {QPN_MAX}, ports from {SPORT_MIN}"
+            f"{text!r} is no address of a mirror", f"QPN up to {QPN_MAX}, ports from {least} to {most}"
         )
     return address
 
 
+def by_lid(address: UdAddress) -> bool:
+    """Whether it is of InfiniBand, where its ports are the LIDs that it is sent to by."""
+    return gid_lid(gid_bytes(address.gid)) is not None
+
+
 def choose_paths(here: UdAddress, there: UdAddress, count: int) -> list[UdPath]:
-    """As many paths as asked for, or as both ends have source ports."""
+    """As many paths as asked for, or as both ends have source ports; on InfiniBand, as both have LIDs."""
+    if by_lid(here):
+        lids = zip(there.sports[:count], here.sports[:count], strict=False)
+        return [UdPath(there, lid, reply_lid) for lid, reply_lid in lids]
     drawn = tuple(SPORT_MIN + (1 + i) * _STEP % (SPORT_MAX - SPORT_MIN + 1) for i in range(count))
     ports = zip((here.sports or drawn)[:count], (there.sports or drawn)[:count], strict=False)
     return [UdPath(there, sport, reply_sport) for sport, reply_sport in ports]

@@ -127,7 +127,7 @@ static bool has_resumed(uint32_t place)
 		return failed == ENOENT;
 	bool is_done = known != left[place].known || glance(known) == ENOTCONN || !go_on(known) ||
 		       glance(known) != EINPROGRESS;
-	known_end_move(known, 0);
+	known_end_move(known, NULL);
 	return is_done;
 }
 

@@ -222,20 +222,23 @@ void known_leave(struct known *known)
 	let_go();
 }
 
-void known_changed(struct known *known, const struct ibv_qp_attr *attr, int mask, uint32_t label)
+void known_changed(struct known *known, const struct ibv_qp_attr *attr, int mask, const struct taken *taken)
 {
 	take_guard();
 	if (mask & IBV_QP_DEST_QPN)
 		known->dest_qpn = attr->dest_qp_num;
 	if (mask & IBV_QP_AV) {
-		known->path = attr->ah_attr;
-		if (label)
-			known->path.grh.flow_label = label;
-		known->by_table = label != 0;
+		known->path = taken->path;
+		known->by_table = taken->by_table;
+		known->lid = taken->lid;
 		known->has_path = known->is_path_untold = true;
 	}
-	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
-		known->has_path = false;
+	if (mask & IBV_QP_ALT_PATH)
+		known->has_own_alternate = true;
+	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
+		known->has_path = known->has_own_alternate = false;
+		known->loaded_dlid = 0;
+	}
 	if (mask & IBV_QP_STATE && !known->is_gone)
 		known->name.state = attr->qp_state;
 	if (mask & (IBV_QP_STATE | IBV_QP_AV) && !known->is_gone)
@@ -296,11 +299,11 @@ bool known_is_called(struct known *known)
 	return is_called;
 }
 
-void known_end_move(struct known *known, uint32_t label)
+void known_end_move(struct known *known, const struct ibv_ah_attr *path)
 {
 	take_guard();
-	if (label)
-		known->path.grh.flow_label = label;
+	if (path)
+		known->path = *path;
 	known->is_moving = is_any_moving = false;
 	pthread_cond_broadcast(&move_ended);
 	free_if_unused(known);
@@ -333,8 +336,11 @@ static struct cwdp_verbs_qp described(const struct known *known)
 		.dest_qpn = known->dest_qpn,
 		.flow_label = known->path.grh.flow_label,
 		.by_table = known->by_table,
-		.actuator = known->mover.actuator,
+		.actuator = mover_actuator(&known->mover, known->lid),
 		.count_place = known->count_place,
+		.lid = known->lid,
+		.dlid = known->lid ? known->path.dlid : 0,
+		.src_path_bits = known->lid ? known->path.src_path_bits : 0,
 	};
 	told.head.kind = with_path ? CWDP_VERBS_QP_RTR : CWDP_VERBS_QP_STATE;
 	memcpy(told.dst, known->path.grh.dgid.raw, sizeof(told.dst));

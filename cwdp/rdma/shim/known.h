@@ -8,6 +8,13 @@
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
+/* The path that a call has given a queue pair. */
+struct taken {
+	struct ibv_ah_attr path;
+	bool by_table;
+	uint16_t lid; /* of its port without path bits; 0 where that is not InfiniBand's */
+};
+
 /* A queue pair. Calls of the program and a move of it shut each other out; calls do not wait for one another,
  * as one that destroys may wait for the program itself.
  */
@@ -26,6 +33,9 @@ struct known {
 	bool was_told;
 	bool has_path; /* since it went to RTR */
 	bool by_table;
+	bool has_own_alternate; /* the program has loaded an alternate path (APM) */
+	uint16_t lid;           /* as in struct taken */
+	uint16_t loaded_dlid;   /* of the alternate path that the agent had loaded; 0 for none */
 	struct ibv_ah_attr path;
 	struct cwdp_verbs_head name;
 	uint32_t dest_qpn;
@@ -42,8 +52,8 @@ struct known *known_enter_new(struct ibv_qp *qp);
 
 void known_leave(struct known *known);
 
-/* What a call has done. `label` is the flow label that the table gave; 0 for none. */
-void known_changed(struct known *known, const struct ibv_qp_attr *attr, int mask, uint32_t label);
+/* What a call has done. `taken` counts where the mask has a path. */
+void known_changed(struct known *known, const struct ibv_qp_attr *attr, int mask, const struct taken *taken);
 void known_gone(struct known *known);
 
 /* The program closes a device: what it leaves of queue pairs is not to be touched any more. */
@@ -56,8 +66,8 @@ int known_begin_move(const struct cwdp_verbs_head *name, struct known **taken);
 /* Whether the program waits for the move's end, or is about to end itself. */
 bool known_is_called(struct known *known);
 
-/* `label`: the flow label of the port that it has now; 0 where that is as before. */
-void known_end_move(struct known *known, uint32_t label);
+/* `path`: the one that it has now; NULL where that is as before. */
+void known_end_move(struct known *known, const struct ibv_ah_attr *path);
 
 /* Takes the next one of which the agent is to be told, as a QP_RTR or, where its path is told or it has none,
  * a QP_STATE. False where there is none.

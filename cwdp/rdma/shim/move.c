@@ -3,6 +3,8 @@
 
 #include "drain.h"
 #include "guard.h"
+#include "ib/apm.h"
+#include "ib/lids.h"
 #include "known.h"
 #include "real.h"
 #include "table.h"
@@ -41,7 +43,7 @@ static bool is_soft(const struct ibv_device *device)
 	return !access(path, F_OK);
 }
 
-static struct mover look_up(struct ibv_device *device)
+static struct mover mover_by(struct ibv_device *device)
 {
 	struct mover mover = {.set_sport = real_mlx5_set_sport(device), .actuator = CWDP_VERBS_MLX5DV};
 	if (mover.set_sport)
@@ -50,6 +52,17 @@ static struct mover look_up(struct ibv_device *device)
 		mover = (struct mover){.set_sport = real_bnxt_set_sport(), .actuator = CWDP_VERBS_BNXT};
 	if (!mover.set_sport)
 		mover = (struct mover){.actuator = CWDP_VERBS_CREATE_ONLY, .needs_doorbell = is_soft(device)};
+	return mover;
+}
+
+static struct mover look_up(struct ibv_context *context)
+{
+	struct mover mover = mover_by(context->device);
+	struct ibv_device_attr attr = {0};
+	if (real_verbs()->query_device(context, &attr))
+		return mover;
+	mover.has_apm = attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG;
+	mover.ib_ports = lids_ports(context, attr.phys_port_cnt);
 	return mover;
 }
 
@@ -71,7 +84,7 @@ struct mover mover_of(struct ibv_context *context)
 	pthread_mutex_unlock(&guard);
 	if (place >= 0)
 		return mover;
-	mover = look_up(context->device);
+	mover = look_up(context);
 	pthread_mutex_lock(&guard);
 	place = (int)(next_opened++ % MOST_OPEN);
 	opened[place].context = context;
@@ -89,6 +102,13 @@ void mover_forget(struct ibv_context *context)
 	pthread_mutex_unlock(&guard);
 }
 
+enum cwdp_verbs_actuator mover_actuator(const struct mover *mover, bool by_lid)
+{
+	if (!by_lid)
+		return mover->actuator;
+	return mover->has_apm ? CWDP_VERBS_APM : CWDP_VERBS_CREATE_ONLY;
+}
+
 uint64_t now_ns(void)
 {
 	struct timespec now;
@@ -96,20 +116,38 @@ uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-static int move_held(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by)
+static int take_sport(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by)
 {
-	uint16_t sport = (uint16_t)order->sport;
+	uint16_t sport = (uint16_t)order->path;
+	if (order->path < FIRST_SPORT || order->path > UINT16_MAX)
+		return EINVAL;
+	if (known->mover.set_sport)
+		return real_error(known->mover.set_sport(known->qp, sport));
+	if (order->how != CWDP_VERBS_MAY_DRAIN)
+		return EOPNOTSUPP;
+	*by = CWDP_VERBS_SQD;
+	return drain_and_move(known, flow_label_of(sport), order->deadline_ns);
+}
+
+/* `path`: the one that it has then. */
+static int move_held(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by,
+		     struct ibv_ah_attr *path)
+{
+	bool by_lid = order->how >= CWDP_VERBS_LOAD;
 	if (!known->has_path || known->name.state != IBV_QPS_RTS)
 		return ENOTCONN;
 	if (now_ns() > order->deadline_ns)
 		return ETIMEDOUT;
-	*by = known->mover.actuator;
-	if (known->mover.set_sport)
-		return real_error(known->mover.set_sport(known->qp, sport));
-	if (!order->with_sqd)
+	*by = mover_actuator(&known->mover, known->lid);
+	if (by_lid != (known->lid != 0) || (by_lid && !known->mover.has_apm))
 		return EOPNOTSUPP;
-	*by = CWDP_VERBS_SQD;
-	return drain_and_move(known, flow_label_of(sport), order->deadline_ns);
+	if (by_lid)
+		return order->how == CWDP_VERBS_LOAD ? apm_load(known, order)
+						     : apm_migrate(known, order, path);
+	int failed = take_sport(known, order, by);
+	if (!failed)
+		path->grh.flow_label = flow_label_of((uint16_t)order->path);
+	return failed;
 }
 
 struct cwdp_verbs_moved move(const struct cwdp_verbs_move *order)
@@ -119,13 +157,12 @@ struct cwdp_verbs_moved move(const struct cwdp_verbs_move *order)
 	struct cwdp_verbs_moved moved = {
 		.head = order->head, .number = order->number, .actuator = CWDP_VERBS_CREATE_ONLY};
 	moved.head.kind = CWDP_VERBS_MOVED;
-	int failed = order->sport < FIRST_SPORT || order->sport > UINT16_MAX ? EINVAL : 0;
-	if (!failed)
-		failed = known_begin_move(&order->head, &known);
+	int failed = order->how > CWDP_VERBS_MIGRATE ? EINVAL : known_begin_move(&order->head, &known);
 	if (!failed) {
-		failed = move_held(known, order, &moved.actuator);
+		struct ibv_ah_attr path = known->path;
+		failed = move_held(known, order, &moved.actuator, &path);
 		moved.head.state = known->name.state;
-		known_end_move(known, failed ? 0 : flow_label_of((uint16_t)order->sport));
+		known_end_move(known, failed ? NULL : &path);
 	}
 	moved.error = (uint32_t)failed;
 	moved.took_ns = now_ns() - began_ns;

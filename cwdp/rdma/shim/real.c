@@ -37,6 +37,8 @@ static void find(void)
 	real.query_qp = found(library, "ibv_query_qp");
 	real.destroy_qp = found(library, "ibv_destroy_qp");
 	real.get_device_name = found(library, "ibv_get_device_name");
+	real.query_device = found(library, "ibv_query_device");
+	real.query_port = found(library, "ibv_query_port");
 }
 
 const struct real *real_verbs(void)

@@ -12,6 +12,8 @@ struct real {
 	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 	int (*destroy_qp)(struct ibv_qp *qp);
 	const char *(*get_device_name)(struct ibv_device *device);
+	int (*query_device)(struct ibv_context *context, struct ibv_device_attr *attr);
+	int (*query_port)(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr);
 };
 
 typedef int (*set_sport_fn)(struct ibv_qp *qp, uint16_t sport);

@@ -6,6 +6,7 @@
  * stays.
  */
 #include "agent.h"
+#include "ib/lids.h"
 #include "known.h"
 #include "posts/count.h"
 #include "real.h"
@@ -19,8 +20,9 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* Devices that refuse flow labels are rare: after one has, no label is given to any queue pair any more. */
-static _Atomic bool labels_refused;
+/* Devices that refuse flow labels or LIDs are rare: after one has, none is given to any queue pair any more.
+ */
+static _Atomic bool labels_refused, lids_refused;
 
 /* Of CWDP_VERBS_SPORT: all queue pairs of the program that have chosen none leave by this source port; 0 for
  * none.
@@ -42,24 +44,45 @@ static bool goes_to_rtr(const struct ibv_qp_attr *attr, int mask)
 	return mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RTR;
 }
 
+static bool is_connected(const struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	return goes_to_rtr(attr, mask) && mask & IBV_QP_AV &&
+	       (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC);
+}
+
 static bool wants_label(const struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	return goes_to_rtr(attr, mask) && mask & IBV_QP_AV && attr->ah_attr.is_global &&
-	       !attr->ah_attr.grh.flow_label && (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC) &&
+	return is_connected(qp, attr, mask) && attr->ah_attr.is_global && !attr->ah_attr.grh.flow_label &&
 	       !atomic_load(&labels_refused);
 }
 
-static uint32_t label_for(const struct known *known, const struct ibv_qp_attr *attr, int mask)
+static bool take_label(const struct known *known, struct ibv_ah_attr *path)
 {
-	const struct ibv_ah_attr *path = &attr->ah_attr;
-	if (!wants_label(known->qp, attr, mask))
-		return 0;
-	return table_flow_label(known->name.device, path->port_num, path->grh.sgid_index, path->grh.dgid.raw);
+	uint32_t label = table_flow_label(known->name.device, path->port_num, path->grh.sgid_index,
+					  path->grh.dgid.raw);
+	if (label)
+		path->grh.flow_label = label;
+	return label;
 }
 
-/* Whether an error may come of the label. Those that say that something else is amiss, or only now, do not.
+static struct taken path_for(const struct known *known, const struct ibv_qp_attr *attr, int mask)
+{
+	struct taken taken = {.path = attr->ah_attr};
+	struct lids ours;
+	if (lids_of(known, attr->ah_attr.port_num, &ours)) {
+		taken.lid = ours.lid;
+		taken.by_table = is_connected(known->qp, attr, mask) && mask & IBV_QP_DEST_QPN &&
+				 !atomic_load(&lids_refused) &&
+				 lids_take(&ours, known->name.qpn, attr->dest_qp_num, &taken.path);
+	} else if (wants_label(known->qp, attr, mask)) {
+		taken.by_table = take_label(known, &taken.path);
+	}
+	return taken;
+}
+
+/* Whether an error may come of the path. Those that say that something else is amiss, or only now, do not.
  */
-static bool may_be_of_label(int failed)
+static bool may_be_of_path(int failed)
 {
 	switch (failed > 0 ? failed : errno) {
 	case EAGAIN:
@@ -73,37 +96,34 @@ static bool may_be_of_label(int failed)
 	}
 }
 
-/* With a flow label in place of the program's 0. Only what the mask names is copied: an older program's
+/* With another path than the program's. Only what the mask names is copied: an older program's
  * structure is shorter.
  */
-static void copy_with(struct ibv_qp_attr *ours, const struct ibv_qp_attr *attr, int mask, uint32_t label)
+static void copy_with(struct ibv_qp_attr *ours, const struct ibv_qp_attr *attr, int mask,
+		      const struct ibv_ah_attr *path)
 {
 	memcpy(ours, attr,
 	       mask & IBV_QP_RATE_LIMIT ? sizeof(*ours) : offsetof(struct ibv_qp_attr, rate_limit));
-	ours->ah_attr.grh.flow_label = label;
+	ours->ah_attr = *path;
 }
 
-static int modify_with(struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask, uint32_t label)
+/* Once more with the program's own path, where the table's is refused. `taken`: the one that the queue pair
+ * has then.
+ */
+static int modify_by_table(struct known *known, struct ibv_qp_attr *attr, int mask, struct taken *taken)
 {
 	struct ibv_qp_attr ours;
-	copy_with(&ours, attr, mask, label);
-	return real_verbs()->modify_qp(qp, &ours, mask);
-}
-
-/* Once more with the program's own label, where the table's is refused. `label`: the one that the queue pair
- * has of the table then.
- */
-static int modify_by_table(struct known *known, struct ibv_qp_attr *attr, int mask, uint32_t *label)
-{
-	int failed = modify_with(known->qp, attr, mask, *label);
+	copy_with(&ours, attr, mask, &taken->path);
+	int failed = real_verbs()->modify_qp(known->qp, &ours, mask);
 	if (!failed)
 		return 0;
-	*label = 0;
-	if (!may_be_of_label(failed))
+	taken->path = attr->ah_attr;
+	taken->by_table = false;
+	if (!may_be_of_path(failed))
 		return failed;
 	failed = real_verbs()->modify_qp(known->qp, attr, mask);
 	if (!failed) {
-		atomic_store(&labels_refused, true);
+		atomic_store(taken->lid ? &lids_refused : &labels_refused, true);
 		agent_count_refused();
 	}
 	return failed;
@@ -154,20 +174,24 @@ EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask
 	int before = errno;
 	struct ibv_qp_attr ours;
 	if (wanted_label && wants_label(qp, attr, mask)) {
-		copy_with(&ours, attr, mask, wanted_label);
+		struct ibv_ah_attr path = attr->ah_attr;
+		path.grh.flow_label = wanted_label;
+		copy_with(&ours, attr, mask, &path);
 		attr = &ours;
 	}
 	struct known *known = agent_wanted() ? known_enter(qp) : NULL;
 	if (known && goes_to_rtr(attr, mask))
 		agent_start();
-	uint32_t label = known ? label_for(known, attr, mask) : 0;
+	struct taken taken = {.by_table = false};
+	if (known && mask & IBV_QP_AV)
+		taken = path_for(known, attr, mask);
 	errno = before;
-	int failed =
-		label ? modify_by_table(known, attr, mask, &label) : real_verbs()->modify_qp(qp, attr, mask);
+	int failed = taken.by_table ? modify_by_table(known, attr, mask, &taken)
+				    : real_verbs()->modify_qp(qp, attr, mask);
 	int told = errno;
 	if (known) {
 		if (!failed)
-			known_changed(known, attr, mask, label);
+			known_changed(known, attr, mask, &taken);
 		known_leave(known);
 		agent_wake();
 	}

@@ -123,13 +123,16 @@ static uint32_t draw(uint32_t hash, uint32_t choices)
 	return (uint32_t)((part << 32 | within) / choices);
 }
 
-static uint32_t chosen(const struct cwdp_verbs_route *route, uint32_t hash)
+static uint32_t choices_of(const struct cwdp_verbs_route *route)
 {
-	uint32_t choices = route->choices <= CWDP_VERBS_CHOICES ? route->choices : 0;
-	uint32_t at = choices > 1 ? draw(hash, choices) : 0;
-	for (uint32_t i = 0; i < choices; i++)
-		if (at <= route->up_to[i])
-			return route->flow_label[i] & 0xfffff;
+	return route->choices <= CWDP_VERBS_CHOICES ? route->choices : 0;
+}
+
+static uint32_t chosen(const struct cwdp_verbs_route *route, uint32_t point)
+{
+	for (uint32_t i = 0; i < choices_of(route); i++)
+		if (point <= route->up_to[i])
+			return route->path[i];
 	return 0;
 }
 
@@ -141,8 +144,25 @@ uint32_t table_flow_label(const char *device, uint32_t port, uint32_t gid_index,
 	if (src) {
 		uint32_t hash = hash_of(src, dst);
 		const struct cwdp_verbs_route *route = find(held.table, src, dst, hash);
-		label = route ? chosen(route, hash) : 0;
+		uint32_t choices = route ? choices_of(route) : 0;
+		label = choices ? chosen(route, choices > 1 ? draw(hash, choices) : 0) & 0xfffff : 0;
 	}
 	pthread_mutex_unlock(&guard);
 	return label;
+}
+
+uint16_t table_dlid(uint16_t lid, uint16_t dst_lid, uint32_t point, uint32_t *lmc)
+{
+	const uint8_t src[16] = {[14] = lid >> 8, [15] = lid & 0xff};
+	const uint8_t dst[16] = {[14] = dst_lid >> 8, [15] = dst_lid & 0xff};
+	uint32_t dlid = 0;
+	pthread_mutex_lock(&guard);
+	const struct cwdp_verbs_route *route =
+		held.table ? find(held.table, src, dst, hash_of(src, dst)) : NULL;
+	if (route) {
+		dlid = chosen(route, point);
+		*lmc = route->lmc;
+	}
+	pthread_mutex_unlock(&guard);
+	return dlid <= UINT16_MAX ? (uint16_t)dlid : 0;
 }

@@ -10,7 +10,7 @@
 
 #define CWDP_VERBS_SOCKET     "/run/cwdp-verbs/verbs.sock"
 #define CWDP_VERBS_MAGIC      0x62765743u
-#define CWDP_VERBS_VERSION    2
+#define CWDP_VERBS_VERSION    3
 #define CWDP_VERBS_CHOICES    16
 #define CWDP_VERBS_NAME_BYTES 64
 #define CWDP_VERBS_COUNTS     63
@@ -41,13 +41,16 @@ struct cwdp_verbs_source {
 	uint8_t gid[16];
 };
 
-/* The queue pairs between two GIDs are spread over `choices` paths; none where it is 0. */
+/* The queue pairs between two GIDs are spread over `choices` paths; none where it is 0. In a subnet of
+ * InfiniBand ports stand there by their LIDs without path bits: 14 zeros, then the LID, its high byte first.
+ */
 struct cwdp_verbs_route {
 	uint8_t src[16];
 	uint8_t dst[16];
 	uint32_t used;
+	uint32_t lmc; /* of the destination; between LIDs only */
 	uint32_t choices;
-	uint32_t flow_label[CWDP_VERBS_CHOICES];
+	uint32_t path[CWDP_VERBS_CHOICES];  /* flow labels, or between LIDs those of the destination */
 	uint32_t up_to[CWDP_VERBS_CHOICES]; /* running sums of the shares; the last is UINT32_MAX */
 };
 
@@ -56,7 +59,7 @@ enum cwdp_verbs_kind {
 	CWDP_VERBS_TABLE,     /* from the agent, with a sealed memfd */
 	CWDP_VERBS_QP_RTR,    /* from the shim: a queue pair has a path, or another one */
 	CWDP_VERBS_QP_STATE, /* from the shim, the head alone: one with a path is in another state, or gone */
-	CWDP_VERBS_MOVE,     /* from the agent: have it take another source port */
+	CWDP_VERBS_MOVE,     /* from the agent: have it take another path */
 	CWDP_VERBS_MOVED,    /* from the shim: what came of that */
 	CWDP_VERBS_SENT,     /* from the shim: what queue pairs were given to send, once a second */
 };
@@ -66,6 +69,18 @@ enum cwdp_verbs_actuator {
 	CWDP_VERBS_MLX5DV,
 	CWDP_VERBS_BNXT,
 	CWDP_VERBS_SQD,
+	CWDP_VERBS_APM,
+};
+
+/* What a MOVE is to do. The last two are the steps of automatic path migration (IBTA volume 1, 17.2.8), each
+ * of them for both ends before the next for either.
+ */
+enum cwdp_verbs_how {
+	CWDP_VERBS_AT_ONCE,   /* by what the device has for that */
+	CWDP_VERBS_MAY_DRAIN, /* or else by draining it */
+	CWDP_VERBS_LOAD,      /* its alternate path, and have it be armed once the far end has, too */
+	CWDP_VERBS_MIGRATE, /* to the path that was loaded, unless the far end's migration has taken it there
+			     */
 };
 
 #define CWDP_VERBS_GONE 255 /* a state: it is destroyed */
@@ -82,7 +97,7 @@ struct cwdp_verbs_head {
 struct cwdp_verbs_hello {
 	struct cwdp_verbs_head head;
 	uint32_t version;
-	uint32_t refused; /* how often a device refused the table's flow label, since it was loaded */
+	uint32_t refused; /* how often a device refused the table's path, since it was loaded */
 	uint64_t untold;  /* queue pairs that had a path and were gone before an agent had heard of them */
 	char job[CWDP_VERBS_NAME_BYTES]; /* a variable of its environment that names its job, NAME=VALUE */
 };
@@ -97,6 +112,10 @@ struct cwdp_verbs_qp {
 	uint32_t by_table;    /* whether the table gave it */
 	uint32_t actuator;    /* how it can be moved while it sends, by enum cwdp_verbs_actuator */
 	uint32_t count_place; /* of its count, in cwdp_verbs_sent; or CWDP_VERBS_UNCOUNTED */
+	uint32_t lid; /* of its port without path bits, where that is InfiniBand's; else this and the next are
+			 0 */
+	uint32_t dlid; /* in force */
+	uint32_t src_path_bits;
 };
 
 /* Counts that have changed, by their places: bytes that were posted since the queue pair was made. */
@@ -111,13 +130,15 @@ struct cwdp_verbs_move {
 	struct cwdp_verbs_head head;
 	uint64_t number;      /* of the order */
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC; nothing is begun later */
-	uint32_t sport;
-	uint32_t with_sqd; /* whether it may be drained for that */
+	uint32_t path;        /* a source port, or a DLID */
+	uint32_t lmc;         /* of the destination, with a DLID */
+	uint32_t how;         /* of enum cwdp_verbs_how */
 };
 
-/* `error` is an errno; 0: it is moved, and a QP_RTR of that port follows only for a new agent. ENOENT: there
- * is no such queue pair; EBUSY: the program calls with it; ENOTCONN: it is not in RTS; ETIMEDOUT: the
- * deadline was over; EOPNOTSUPP: its device has no way; EINVAL: no such port; others: the device's.
+/* `error` is an errno; 0: it is done, and a QP_RTR of that path follows only for a new agent. ENOENT: there
+ * is no such queue pair; EBUSY: the program calls with it, or has an alternate path of its own; ENOTCONN:
+ * it is not in RTS; ETIMEDOUT: the deadline was over; EAGAIN: it is not armed yet; EOPNOTSUPP: its device has
+ * no way; EINVAL: no such port, or a LID that is not the ends' or was not loaded; others: the device's.
  */
 struct cwdp_verbs_moved {
 	struct cwdp_verbs_head head;

@@ -40,6 +40,7 @@ from msgspec import Meta, Struct
 
 from cwdp.shared.bus.clocks import ChangedClock, Discipline, OwnChange
 from cwdp.shared.bus.edges import EdgeRows
+from cwdp.shared.ib.lids import PortLids
 from cwdp.shared.slices import SliceSet
 from cwdp.shared.tcp import SteeredTcp, SteerTcp
 
@@ -51,12 +52,10 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
-Actuator = Literal["tc", "mlx5dv", "bnxt", "sqd", "create_only"]
-ACTUATORS: tuple[Actuator, ...] = ("tc", "mlx5dv", "bnxt", "sqd", "create_only")
-"""What moves a queue pair to another path: the dataplane, the device by its vendor's library, draining it first, or nothing
-once it is connected."""
+Actuator = Literal["tc", "mlx5dv", "bnxt", "sqd", "create_only", "apm"]
+ACTUATORS: tuple[Actuator, ...] = ("tc", "mlx5dv", "bnxt", "sqd", "create_only", "apm")
+"""What moves a queue pair: the dataplane, the device by its vendor's library or by APM, draining it first, or nothing."""
 
-RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
 Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
 ReportInterval = Annotated[float, Meta(ge=0.1, le=10)]
 LARGEST_VERSION = 2**53
@@ -68,14 +67,14 @@ class UdAddress(Struct, frozen=True):
     """Where probes between UD queue pairs are received.
 
     Attributes:
-        gid: a RoCE v2 GID.
+        gid: a RoCE v2 GID; on InfiniBand the first LID in the form of one (`cwdp.rdma.ib.lid`).
         qpn: the queue pair.
-        sports: the UDP source ports that it can send from; empty for any from 0xC000 to 0xFFFF.
+        sports: the UDP source ports that it can send from; empty for any from 0xC000 to 0xFFFF. On InfiniBand, its LIDs.
     """
 
     gid: str
     qpn: Annotated[int, Meta(ge=1, le=0xFFFFFF)]
-    sports: Annotated[tuple[RoceSport, ...], Meta(max_length=64)] = ()
+    sports: Annotated[tuple[Port, ...], Meta(max_length=64)] = ()
 
 
 class Nic(Struct, frozen=True, kw_only=True):
@@ -162,13 +161,14 @@ class SteerQp(Struct, frozen=True, kw_only=True):
 class Spread(Struct, frozen=True, kw_only=True):
     """How queue pairs that are yet to be connected are spread, from a NIC of this host to an address.
 
-    They take `sports` by `shares`; in equal parts where there are none. Where both NICs probe by UD queue pairs, `dst_ud` is
-    the peer's: the paths of queue pairs that are there are watched by it.
+    They take `sports` by `shares`, in equal parts where there are none: on InfiniBand LIDs of the far port, whose `lids` are, the
+    same for both hosts. Where both NICs probe by UD queue pairs, `dst_ud` is the peer's: by it paths in use are watched.
     """
 
     nic: str
     dst_addr: str
-    sports: Annotated[list[RoceSport], Meta(max_length=16)]
+    sports: Annotated[list[Port], Meta(max_length=16)]
+    lids: PortLids | None = None
     shares: Annotated[list[Annotated[float, Meta(ge=0, le=1)]], Meta(max_length=16)] = []
     dst_ud: UdAddress | None = None
 

@@ -89,7 +89,22 @@ def test_messages_are_read_as_c_writes_them_and_the_other_way_round(build: Build
     dst = bytes([0xFE, 0x80, *[0] * 13, 9])
     assert messages == [
         Hello(VERSION, refused=2, untold=3, job="SLURM_JOB_ID=4711"),
-        QpPath("mlx5_0", 77, 3, 1, 5, 99, 4242, dst, by_table=1, actuator=2, count_place=6),
+        QpPath(
+            "mlx5_0",
+            77,
+            3,
+            1,
+            5,
+            99,
+            4242,
+            dst,
+            by_table=1,
+            actuator=2,
+            count_place=6,
+            lid=0x10,
+            dlid=0x21,
+            src_path_bits=1,
+        ),
         QpState("mlx5_0", 77, 3),
         Moved("mlx5_0", 77, 3, number=1 << 40, took_ns=12_345, error=95, actuator=1),
         Sent(((4, 1 << 40), (5, 7))),
@@ -172,7 +187,7 @@ def test_a_sealed_table_can_be_changed_by_nobody() -> None:
 def test_what_is_no_message_is_none() -> None:
     random = Random(3)
     good = shimwire.HELLO.pack(shimwire.MAGIC, Kind.HELLO, b"", 0, 0, VERSION, 0, 0, b"")
-    path = shimwire.QP.pack(shimwire.MAGIC, Kind.QP_RTR, b"a", 1, 2, 1, 1, 1, 1, bytes(16), 1, 9, 0)
+    path = shimwire.QP.pack(shimwire.MAGIC, Kind.QP_RTR, b"a", 1, 2, 1, 1, 1, 1, bytes(16), 1, 9, 0, 0, 0, 0)
     many = shimwire.SENT.pack(
         shimwire.MAGIC, Kind.SENT, b"", 0, 0, shimwire.COUNTS + 1, *[0] * 2 * shimwire.COUNTS
     )

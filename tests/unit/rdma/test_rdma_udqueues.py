@@ -9,7 +9,7 @@ from cwdp.rdma import handles, udqueues, verbs
 from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.handles import RESOLVE_AGAIN_NS, AddressHandles
 from cwdp.rdma.sport import flow_label_to_sport
-from cwdp.rdma.udqueues import SEND_SLOTS, SendQueues
+from cwdp.rdma.udqueues import SEND_SLOTS, QueuePort, SendQueues
 
 GID = gid_bytes("fd00:2::1")
 
@@ -153,7 +153,7 @@ def test_no_more_handles_than_allowed(
 
 @pytest.fixture
 def queues(network: Network) -> SendQueues:
-    return SendQueues(Fake(), Fake(), 1, 2)
+    return SendQueues(Fake(), Fake(), QueuePort(1), 2)
 
 
 def test_no_more_is_under_way_than_there_is_room_for(network: Network, queues: SendQueues) -> None:

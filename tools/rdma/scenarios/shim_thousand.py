@@ -128,7 +128,7 @@ def _connected(
         for peer in peers:
             peer.hear_all(_QUIET_S)
         paths = [sending(peer) for peer in peers]
-        if [Counter(path.sport for path in those) for those in paths] != [
+        if [Counter(path.path for path in those) for those in paths] != [
             {port: QUEUE_PAIRS} for port in sports
         ]:
             raise LabError("not all queue pairs take the path that the table has", "Run it again.")

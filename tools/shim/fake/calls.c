@@ -13,6 +13,7 @@ static size_t taken, noted;
 static int error, skipped, times, glances;
 static _Atomic bool is_quiet;
 static bool refuses, holds, blocks;
+static _Atomic int far_end;
 
 static size_t take_calls(struct fake_call *into, size_t most)
 {
@@ -64,6 +65,11 @@ static void block_destroy(bool block)
 	pthread_mutex_unlock(&lock);
 }
 
+static void far_ends(int have)
+{
+	far_end = have;
+}
+
 static void be_quiet(void)
 {
 	is_quiet = true;
@@ -105,6 +111,11 @@ bool calls_hold_draining(void)
 	return hold;
 }
 
+enum fake_far_end calls_far_ends(void)
+{
+	return (enum fake_far_end)far_end;
+}
+
 void calls_await_destroy(void)
 {
 	pthread_mutex_lock(&lock);
@@ -131,6 +142,7 @@ __attribute__((visibility("default"))) const struct fake_controls fake_controls 
 	.drain = drain,
 	.hold_draining = hold_draining,
 	.block_destroy = block_destroy,
+	.far_ends = far_ends,
 	.be_quiet = be_quiet,
 	.note = calls_note,
 };

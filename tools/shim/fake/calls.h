@@ -10,5 +10,6 @@ int calls_failing(void);
 bool calls_refuse_labels(void);
 int calls_glances(void);
 bool calls_hold_draining(void);
+enum fake_far_end calls_far_ends(void);
 void calls_await_destroy(void);
 void calls_note(const struct fake_call *call);

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #undef ibv_reg_mr
-#undef ibv_query_port
 
 #define EXPORTED    __attribute__((visibility("default")))
 #define MOST_QPS    4096
@@ -77,15 +76,6 @@ EXPORTED int ibv_query_gid(struct ibv_context *context, uint8_t port, int index,
 	memcpy(gid->raw, prefix, sizeof(prefix));
 	memcpy(gid->raw + sizeof(prefix), &pid, sizeof(pid));
 	return index ? -1 : 0;
-}
-
-EXPORTED int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr)
-{
-	struct ibv_port_attr *into = (struct ibv_port_attr *)attr;
-	(void)context;
-	(void)port;
-	into->active_mtu = IBV_MTU_4096;
-	return 0;
 }
 
 EXPORTED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t bytes, int access)

@@ -15,6 +15,15 @@ struct fake_call {
 	uint32_t flow_label;
 	uint32_t sport;
 	int result;
+	uint32_t dlid; /* of the path, or of the alternate one */
+	uint32_t path_bits;
+};
+
+/* What the far end of a queue pair has done for automatic path migration. */
+enum fake_far_end {
+	FAKE_IS_SILENT,
+	FAKE_IS_REARMED,
+	FAKE_HAS_MIGRATED,
 };
 
 struct fake_controls {
@@ -35,6 +44,9 @@ struct fake_controls {
 
 	/* ibv_destroy_qp waits meanwhile, as for events that the program has not acknowledged. */
 	void (*block_destroy)(bool block);
+
+	/* What the far ends of all queue pairs have done, as it is seen by the next query. */
+	void (*far_ends)(int have);
 
 	/* Calls are noted no longer. */
 	void (*be_quiet)(void);

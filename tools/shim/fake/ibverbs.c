@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define EXPORTED   __attribute__((visibility("default")))
-#define DEVICES    5
+#define DEVICES    7
 #define FIRST_QPN  0x100
 #define MOST_PAIRS (1 << 17)
 #define MOST_SGE   32
@@ -26,8 +26,9 @@ struct pair {
 	int glances;
 };
 
-static struct ibv_device devices[DEVICES] = {
-	{.name = "fake_0"}, {.name = "fake_1"}, {.name = "mlx5_0"}, {.name = "mlx5_1"}, {.name = "bnxt_re0"}};
+static struct ibv_device devices[DEVICES] = {{.name = "fake_0"}, {.name = "fake_1"},   {.name = "mlx5_0"},
+					     {.name = "mlx5_1"}, {.name = "bnxt_re0"}, {.name = "ib_0"},
+					     {.name = "ib_1"}};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t free_qpns[MOST_PAIRS], freed, next_qpn = FIRST_QPN;
 
@@ -47,6 +48,11 @@ static void note(const char *what, const struct ibv_qp *qp, const struct ibv_qp_
 		call.state = attr->qp_state;
 	if (mask & IBV_QP_AV)
 		call.flow_label = attr->ah_attr.grh.flow_label;
+	if (mask & (IBV_QP_AV | IBV_QP_ALT_PATH)) {
+		const struct ibv_ah_attr *path = mask & IBV_QP_AV ? &attr->ah_attr : &attr->alt_ah_attr;
+		call.dlid = path->dlid;
+		call.path_bits = path->src_path_bits;
+	}
 	calls_note(&call);
 }
 
@@ -215,9 +221,28 @@ static int refusal(const struct ibv_qp *qp, const struct ibv_qp_attr *attr, int 
 	if (is_draining((const struct pair *)qp) && calls_hold_draining() && to != IBV_QPS_ERR &&
 	    to != IBV_QPS_RESET)
 		return EINVAL;
-	if (mask & IBV_QP_AV && attr->ah_attr.grh.flow_label && calls_refuse_labels())
+	if (mask & IBV_QP_AV && calls_refuse_labels() &&
+	    (attr->ah_attr.grh.flow_label || attr->ah_attr.src_path_bits))
+		return EINVAL;
+	if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state == IBV_MIG_MIGRATED &&
+	    ((const struct pair *)qp)->attr.path_mig_state != IBV_MIG_ARMED)
 		return EINVAL;
 	return 0;
+}
+
+/* Automatic path migration, as IBTA volume 1, 17.2.8.1 has its states. */
+static void migrate(struct ibv_qp_attr *attr)
+{
+	attr->ah_attr = attr->alt_ah_attr;
+	attr->path_mig_state = IBV_MIG_MIGRATED;
+}
+
+static void see_far_end(struct ibv_qp_attr *attr)
+{
+	if (attr->path_mig_state == IBV_MIG_REARM && calls_far_ends() != FAKE_IS_SILENT)
+		attr->path_mig_state = IBV_MIG_ARMED;
+	if (attr->path_mig_state == IBV_MIG_ARMED && calls_far_ends() == FAKE_HAS_MIGRATED)
+		migrate(attr);
 }
 
 EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
@@ -229,6 +254,12 @@ EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask
 		return ended(error);
 	if (mask & IBV_QP_AV)
 		pair->attr.ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_ALT_PATH)
+		pair->attr.alt_ah_attr = attr->alt_ah_attr;
+	if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state == IBV_MIG_MIGRATED)
+		migrate(&pair->attr);
+	else if (mask & IBV_QP_PATH_MIG_STATE)
+		pair->attr.path_mig_state = attr->path_mig_state;
 	if (mask & IBV_QP_DEST_QPN)
 		pair->attr.dest_qp_num = attr->dest_qp_num;
 	if (mask & IBV_QP_STATE) {
@@ -243,6 +274,7 @@ EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			  struct ibv_qp_init_attr *init)
 {
 	struct pair *pair = (struct pair *)qp;
+	see_far_end(&pair->attr);
 	*attr = pair->attr;
 	attr->qp_state = attr->cur_qp_state = qp->state;
 	attr->sq_draining = is_draining(pair) && pair->glances--;

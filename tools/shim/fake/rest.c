@@ -10,7 +10,6 @@
 
 NOTHING(ibv_get_async_event)
 NOTHING(ibv_ack_async_event)
-NOTHING(ibv_query_device)
 NOTHING(ibv_dereg_mr)
 NOTHING(ibv_create_comp_channel)
 NOTHING(ibv_destroy_comp_channel)

@@ -41,7 +41,8 @@ static void read_gid(const char *text, uint8_t gid[16])
 		sscanf(text + 2 * i, "%2hhx", &gid[i]);
 }
 
-/* modify PAIR STATE|- [path=DGID] [label=N] [port=N] [gid=N] [local=1] */
+/* modify PAIR STATE|- [path=DGID] [label=N] [port=N] [gid=N] [dlid=N] [bits=N] [to=QPN] [alternate=N]
+ * [local=1] */
 static void modify(char *rest)
 {
 	char *more, *word = strtok_r(rest, " ", &more);
@@ -61,6 +62,14 @@ static void modify(char *rest)
 			change.port = (uint8_t)atoi(value);
 		} else if (!strncmp(word, "gid", 3)) {
 			change.sgid_index = (uint8_t)atoi(value);
+		} else if (!strncmp(word, "dlid", 4)) {
+			change.dlid = (uint16_t)atoi(value);
+		} else if (!strncmp(word, "bits", 4)) {
+			change.src_path_bits = (uint8_t)atoi(value);
+		} else if (!strncmp(word, "to", 2)) {
+			change.dest_qpn = (uint32_t)atoi(value);
+		} else if (!strncmp(word, "alternate", 9)) {
+			change.alternate = (uint16_t)atoi(value);
 		} else {
 			change.is_global = false;
 		}
@@ -86,8 +95,9 @@ static void tell_calls(void)
 	printf("calls");
 	while ((count = fake->take_calls(calls, 256)))
 		for (size_t i = 0; i < count; i++)
-			printf(" %s:%u:%d:%u:%u:%u:%d", calls[i].what, calls[i].qpn, calls[i].mask,
-			       calls[i].state, calls[i].flow_label, calls[i].sport, calls[i].result);
+			printf(" %s:%u:%d:%u:%u:%u:%d:%u:%u", calls[i].what, calls[i].qpn, calls[i].mask,
+			       calls[i].state, calls[i].flow_label, calls[i].sport, calls[i].result,
+			       calls[i].dlid, calls[i].path_bits);
 	printf("\n");
 }
 
@@ -188,6 +198,17 @@ static void fail(const char *rest)
 	answer("fail", 0);
 }
 
+/* past PAIR DLID: loads an alternate path by a call that no shim sees */
+static void load_past_shim(const char *rest)
+{
+	int place, dlid;
+	sscanf(rest, "%d %d", &place, &dlid);
+	struct ibv_qp_attr attr = {.alt_ah_attr.dlid = (uint16_t)dlid, .path_mig_state = IBV_MIG_REARM};
+	void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD);
+	int (*modify_qp)(struct ibv_qp *, struct ibv_qp_attr *, int) = dlsym(library, "ibv_modify_qp");
+	answer("past", modify_qp(pair_at(place), &attr, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE));
+}
+
 static void act_on_fake(const char *verb, const char *rest)
 {
 	if (!strcmp(verb, "calls"))
@@ -200,6 +221,10 @@ static void act_on_fake(const char *verb, const char *rest)
 		fake->refuse_labels(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "drain"))
 		fake->drain(atoi(rest)), answer(verb, 0);
+	else if (!strcmp(verb, "past"))
+		load_past_shim(rest);
+	else if (!strcmp(verb, "far-ends"))
+		fake->far_ends(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "hold"))
 		fake->hold_draining(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "block"))

@@ -62,6 +62,8 @@ static int mask_of(const struct change *change)
 		mask |= IBV_QP_AV;
 	if (change->with_path && change->with_state && change->state == IBV_QPS_RTR)
 		mask |= IBV_QP_DEST_QPN;
+	if (change->alternate)
+		mask |= IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 	return mask;
 }
 
@@ -76,6 +78,10 @@ int pair_modify(int place, const struct change *change)
 	attr->ah_attr.grh.sgid_index = change->sgid_index;
 	attr->ah_attr.is_global = change->is_global;
 	attr->ah_attr.port_num = change->port;
+	attr->ah_attr.dlid = change->dlid;
+	attr->ah_attr.src_path_bits = change->src_path_bits;
+	attr->alt_ah_attr.dlid = change->alternate;
+	attr->path_mig_state = IBV_MIG_REARM;
 	mprotect(attr, PAGE, PROT_READ);
 	int failed = lib.modify_qp(pairs[place], attr, mask_of(change));
 	int told = errno;

@@ -17,6 +17,9 @@ struct change {
 	uint32_t dest_qpn;
 	uint8_t port;
 	uint8_t sgid_index;
+	uint16_t dlid;
+	uint8_t src_path_bits;
+	uint16_t alternate; /* DLID of an alternate path; 0 for none */
 	bool with_state;
 	bool with_path;
 	bool is_global;

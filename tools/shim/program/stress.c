@@ -30,13 +30,15 @@ static struct ibv_qp *connected(struct ibv_pd *pd, unsigned *seed)
 {
 	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = lib.create_qp(pd, &init);
-	struct ibv_qp_attr attr = {.ah_attr = {.is_global = 1, .port_num = 1}};
+	struct ibv_qp_attr attr = {.ah_attr = {.is_global = 1, .port_num = 1, .dlid = 32}};
 	if (!qp)
 		return NULL;
 	attr.ah_attr.grh.sgid_index = 3;
 	attr.ah_attr.grh.dgid.raw[15] = rand_r(seed) % 8;
 	for (attr.qp_state = IBV_QPS_INIT; attr.qp_state <= IBV_QPS_RTS; attr.qp_state++)
-		if (lib.modify_qp(qp, &attr, IBV_QP_STATE | (attr.qp_state == IBV_QPS_RTR ? IBV_QP_AV : 0)))
+		if (lib.modify_qp(qp, &attr,
+				  IBV_QP_STATE |
+					  (attr.qp_state == IBV_QPS_RTR ? IBV_QP_AV | IBV_QP_DEST_QPN : 0)))
 			return NULL;
 	return qp;
 }

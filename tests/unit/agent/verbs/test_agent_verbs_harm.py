@@ -258,7 +258,8 @@ def messages() -> list[Callable[[Random], bytes]]:
     def qp(random: Random) -> bytes:
         return QP.pack(
             MAGIC, Kind.QP_RTR, b"mlx5_0", random.randrange(5), random.randrange(8), 1, random.choice((1, 3, 9)),
-            random.randrange(2**24), random.randrange(2**20), DST, 1, random.randrange(5), random.randrange(4),
+            random.randrange(2**24), random.randrange(2**20), DST, 1, random.randrange(6), random.randrange(4),
+            random.choice((0, 0, 16, 2**16)), random.choice((0, 33, 2**16)), random.choice((0, 127, 128)),
         )  # fmt: skip
 
     return [

@@ -50,9 +50,10 @@ def tell(world: World, actuator: Actuator) -> None:
         world.planner._verbs.hear(told, {"eth0"})
 
 
-def test_what_cannot_be_moved_is_not_and_others_go_round_it() -> None:
+@pytest.mark.parametrize("actuator", ["create_only", "apm"])
+def test_what_cannot_be_moved_is_not_and_others_go_round_it(actuator: Actuator) -> None:
     world = contention()
-    tell(world, "create_only")
+    tell(world, actuator)
     others = [world.add(0, 7), world.add(1, 8)]
     ports = [qp.sport for qp in world.qps[:4]]
     world.run(8.0)

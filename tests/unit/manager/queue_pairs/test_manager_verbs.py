@@ -135,7 +135,7 @@ def override(qpn: int) -> SteerOverride:
 def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> None:
     ud = replace(nic("eth0", ipv4="10.0.0.1", ipv6=None), transport="ud")
     state.members.hear(replace(hello("a"), nics=[ud], verbs=True), 11.0)
-    state.traffic.hear_verbs(report("mlx5dv", "create_only", "sqd"))
+    state.traffic.hear_verbs(report("mlx5dv", "create_only", "sqd", "apm"))
     require_steerable(state, override(5))
     require_steerable(state, override(7))
     assert [shown_with(state, override(qpn)) for qpn in (5, 7, 99)] == [
@@ -143,6 +143,8 @@ def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> Non
     ]
     with pytest.raises(ConfigError, match="cannot move a queue pair once it is connected"):
         require_steerable(state, override(6))
+    with pytest.raises(ConfigError, match="over InfiniBand, where none is moved yet"):
+        require_steerable(state, override(8))
     with pytest.raises(ConfigError, match="no dataplane"):
         require_steerable(state, override(99))
     state.members.hear(replace(hello("a"), nics=[ud], verbs=True, observe_only=True), 12.0)

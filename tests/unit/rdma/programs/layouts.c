@@ -14,13 +14,13 @@ int main(void)
 	VALUE(MAGIC), VALUE(VERSION), VALUE(CHOICES), VALUE(NAME_BYTES), VALUE(GONE);
 	VALUE(COUNTS), VALUE(UNCOUNTED);
 	VALUE(HELLO), VALUE(TABLE), VALUE(QP_RTR), VALUE(QP_STATE), VALUE(MOVE), VALUE(MOVED), VALUE(SENT);
-	VALUE(CREATE_ONLY), VALUE(MLX5DV), VALUE(BNXT), VALUE(SQD);
+	VALUE(CREATE_ONLY), VALUE(MLX5DV), VALUE(BNXT), VALUE(SQD), VALUE(APM);
 	printf("SOCKET %s\n", CWDP_VERBS_SOCKET);
 	SIZE(table), FIELD(table, magic), FIELD(table, version), FIELD(table, number), FIELD(table, sources),
 		FIELD(table, route_bits);
 	SIZE(source), FIELD(source, device), FIELD(source, port), FIELD(source, gid_index), FIELD(source, gid);
-	SIZE(route), FIELD(route, src), FIELD(route, dst), FIELD(route, used), FIELD(route, choices),
-		FIELD(route, flow_label), FIELD(route, up_to);
+	SIZE(route), FIELD(route, src), FIELD(route, dst), FIELD(route, used), FIELD(route, lmc), FIELD(route, choices),
+		FIELD(route, path), FIELD(route, up_to);
 	SIZE(head), SIZE(hello), SIZE(qp), SIZE(move), SIZE(moved), SIZE(sent);
 	return 0;
 }

@@ -20,7 +20,7 @@ int main(void)
 					 .job = "SLURM_JOB_ID=4711"};
 	struct cwdp_verbs_qp qp = {.head = head, .port = 1, .gid_index = 5, .dest_qpn = 99, .flow_label = 4242,
 				   .dst = {0xfe, 0x80, [15] = 9}, .by_table = 1, .actuator = CWDP_VERBS_BNXT,
-				   .count_place = 6};
+				   .count_place = 6, .lid = 0x10, .dlid = 0x21, .src_path_bits = 1};
 	struct cwdp_verbs_sent sent = {.head = head, .count = 2, .place = {4, 5}, .bytes = {1ull << 40, 7}};
 	struct cwdp_verbs_moved moved = {.head = head, .number = 1ull << 40, .took_ns = 12345, .error = 95,
 					 .actuator = CWDP_VERBS_MLX5DV};
@@ -37,7 +37,7 @@ int main(void)
 	put(&sent, sizeof(sent));
 	if (fread(&move, sizeof(move), 1, stdin) != 1 || move.head.magic != CWDP_VERBS_MAGIC ||
 	    move.head.kind != CWDP_VERBS_MOVE || strcmp(move.head.device, "rxe0") || move.head.qpn != 17 ||
-	    move.number != 6 || move.deadline_ns != 1ull << 50 || move.sport != 50000 || move.with_sqd != 1)
+	    move.number != 6 || move.deadline_ns != 1ull << 50 || move.path != 50000 || move.how != CWDP_VERBS_MAY_DRAIN)
 		return 1;
 	return 0;
 }

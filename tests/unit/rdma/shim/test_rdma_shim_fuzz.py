@@ -16,7 +16,7 @@ import pytest
 from shim_programs import TABLE, labels
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import Kind, QpPath
+from cwdp.rdma.shimwire import How, Kind, QpPath
 from tools.shim import Built, FakeAgent, Program, build
 from tools.shim.program import GID, RTS
 
@@ -52,7 +52,7 @@ def order(random: Random, qpns: list[int]) -> bytes:
     deadline_ns = NEVER_NS if random.random() < 0.8 else number(random, 64)
     return shimwire.MOVE.pack(
         shimwire.MAGIC, Kind.MOVE, device.encode(), qpn, number(random, 32), number(random, 64), deadline_ns,
-        sport, random.choice([0, 1, number(random, 32)]),
+        sport, random.choice([0, 1, 2, number(random, 32)]), random.choice([*How, number(random, 32)]),
     )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""The same calls with the shim and without: the same results, and but for labels the same calls at the provider."""
+"""The same calls with the shim and without: the same results, and but for labels and LIDs the same calls at the provider."""
 
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 from shim_programs import LABEL, TABLE
+from test_rdma_shim_lids import HERE, THERE, lid_table
 
 from tools.shim import Built, Call, FakeAgent, Program
 from tools.shim.program import AV, ERR, GID, INIT, RESET, RTR, RTS, SQD
@@ -20,7 +21,8 @@ def _change(random: Random, place: int, state: int) -> Iterator[str]:
     """A call that may be right, or anything, and may fail at the device for as long as it lasts."""
     to = NEXT[state] if random.random() < 0.8 else random.choice(["-", RESET, INIT, RTR, RTS, SQD, 5, ERR, 9])
     likely = 0.95 if to == RTR else 0.1
-    path = f" path={random.choice([GID, GID, bytes(16)]).hex()}" if random.random() < likely else ""
+    to_gid = random.choice([GID, GID, bytes(16)]).hex()
+    path = f" path={to_gid} dlid={THERE[0]}" if random.random() < likely else ""
     more = random.choice(["", "", "", f" label={OWN_LABEL}", " gid=9", " local=1"])
     fails = random.random() < 0.15
     if fails:
@@ -33,10 +35,10 @@ def _change(random: Random, place: int, state: int) -> Iterator[str]:
 class _Script:
     """Calls at random, by what the calls before gave."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, device: str) -> None:
         self._random = Random(seed)
         self._states: dict[int, int] = {}
-        self.lines = ["open fake_0", "open fake_1"]
+        self.lines = [f"open {device}_0", f"open {device}_1"]
         self.answers: list[list[int]] = []
         self.calls: list[Call] = []
 
@@ -80,10 +82,12 @@ class _Script:
 
 
 def without_labels(calls: list[Call]) -> list[Call]:
-    """Calls but for labels that are not the program's own, and without those that the shim made once more."""
+    """Calls but for LIDs, and for labels that are not the program's own, and without those that the shim made once more."""
     found: list[Call] = []
     for call in calls:
-        bare = call._replace(flow_label=call.flow_label if call.flow_label == OWN_LABEL else 0)
+        label = call.flow_label if call.flow_label == OWN_LABEL else 0
+        dlid = THERE[0] if call.mask & AV and call.dlid else call.dlid
+        bare = call._replace(flow_label=label, dlid=dlid, path_bits=0)
         is_again = call.state == RTR and call.mask & AV and call.result and found[-1:] == [bare]
         found += [] if is_again else [bare]
     return found
@@ -103,22 +107,25 @@ def _bare(line: str, answer: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("agent_is", ["there", "silent", "absent"])
+@pytest.mark.parametrize("device", ["fake", "ib"])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_same_calls_have_the_same_results(
-    built: Built, agent: FakeAgent, seed: int, agent_is: str
+    built: Built, agent: FakeAgent, seed: int, device: str, agent_is: str
 ) -> None:
-    script = _Script(seed)
-    with Program(built.linked, built) as bare:
+    script = _Script(seed, device)
+    lids = {"FAKE_LID": str(HERE[0]), "FAKE_LMC": str(HERE[1]), "FAKE_APM": "1"}
+    with Program(built.linked, built, lids) as bare:
         script.run(bare)
     wanted = [_bare(line, answer) for line, answer in zip(script.lines, script.answers, strict=True)]
     assert {call.state for call in script.calls if not call.result} >= {RESET, INIT, RTR, RTS, SQD, ERR}
     assert len([call for call in script.calls if call.result]) > 10
     path = agent.path if agent_is != "absent" else agent.path.with_name("nobody")
-    with Program(built.linked, built, {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": str(path)}) as program:
+    shim = {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": str(path)}
+    with Program(built.linked, built, shim | lids) as program:
         program.tell(script.lines[0])
         if agent_is == "there":
             peer = agent.accept()
-            peer.give(TABLE)
+            peer.give(TABLE if device == "fake" else lid_table())
             peer.settle()
         assert program.answer() == ["open", *(str(number) for number in wanted[0])]
         program.calls()
@@ -126,4 +133,5 @@ def test_the_same_calls_have_the_same_results(
         assert program.end() == (0, "")
     assert answers == wanted[1:]
     assert without_labels(calls) == without_labels(script.calls[1:])
-    assert any(call.flow_label == LABEL for call in calls) == (agent_is == "there")
+    is_given = any(call.flow_label == LABEL or call.path_bits for call in calls)
+    assert is_given == (agent_is == "there")

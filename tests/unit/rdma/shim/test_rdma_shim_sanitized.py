@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from shim_programs import HERE, SOURCES, TABLE
+from test_rdma_shim_lids import lid_table
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import Message, Moved, QpPath, QpState, Route
+from cwdp.rdma.shimwire import How, Message, Moved, QpPath, QpState, Route
 from tools.shim import Built, FakeAgent, Program, build
 from tools.shim.agent import Peer
 from tools.shim.program import ERR, GID, INIT, RTR
@@ -64,13 +65,16 @@ class BusyAgent(threading.Thread):
         while time.monotonic() < until:
             number += 1
             routes = [Route(HERE, gid, ((0xC001 + number % 99, 1.0), (0xC0FF, 2.0))) for gid in DGIDS]
-            peer.give(shimwire.pack(number, SOURCES, routes))
+            peer.give(shimwire.pack(number, SOURCES, routes) if number % 2 else lid_table())
             told: list[Message] = []
             while len(told) < AT_ONCE and (message := peer.hear(0.002)) is not None:
                 told.append(message)
             self.moved += [message for message in told if isinstance(message, Moved)]
             for each in [message for message in told if isinstance(message, QpPath | QpState)][-8:]:
                 peer.order(each.device, each.qpn, 0xC000 + number, with_sqd=True)
+                if each.device.startswith("ib"):
+                    for how in (How.LOAD, How.MIGRATE):
+                        self.moved.append(peer.migrate(each.device, each.qpn, (32 + number % 4, 2), how))
 
     def end(self) -> None:
         self._ends.set()
@@ -115,10 +119,12 @@ def test_no_child_of_many_threads_stands_still(
     assert busy.met > 1
 
 
-@pytest.mark.parametrize("device", ["fake_0", "mlx5_0"])
+@pytest.mark.parametrize("device", ["fake_0", "mlx5_0", "ib_0"])
 def test_many_threads(sanitized: Built, busy: BusyAgent, tmp_path: Path, device: str) -> None:
     is_tsan = sanitized.shim.parent.name.startswith("thread")
-    with Program(sanitized.linked, sanitized, {"CWDP_VERBS": str(tmp_path / "a")}) as program:
+    wanted = {"CWDP_VERBS": str(tmp_path / "a"), "FAKE_LID": "16", "FAKE_LMC": "2", "FAKE_APM": "1"}
+    with Program(sanitized.linked, sanitized, wanted) as program:
+        program.do("far-ends 1")
         assert program.do("load libmlx5.so.1")[0] == 0
         program.do("quiet")
         program.do("drain 2")
@@ -132,6 +138,7 @@ def test_many_threads(sanitized: Built, busy: BusyAgent, tmp_path: Path, device:
         children = [words[1] for words in said if words[0] == "fork"]
         assert {*children} <= {ENDED, STOOD_STILL}, program.end()
         assert program.end() == (0, "")
+    assert device != "ib_0" or {moved.error for moved in busy.moved} >= {0}
     assert busy.met > 1
     assert any(moved.error == 0 for moved in busy.moved)
 

@@ -54,7 +54,7 @@ function processWords({ pid, name, job }) {
 }
 
 function movedBy(actuator) {
-  return { tc: "the dataplane", mlx5dv: "mlx5dv", bnxt: "bnxt_re", sqd: "draining it first", create_only: "nothing, once it is connected" }[actuator];
+  return { tc: "the dataplane", mlx5dv: "mlx5dv", bnxt: "bnxt_re", sqd: "draining it first", create_only: "nothing, once it is connected", apm: "automatic path migration" }[actuator];
 }
 
 function pathWords({ path, ways }) {

@@ -1,0 +1,1 @@
+"""Reaching ports of InfiniBand by their LIDs."""
