@@ -27,6 +27,7 @@ class Attribute(IntEnum):
     SWITCH_INFO = 0x12
     PORT_INFO = 0x15
     LINEAR_FORWARDING_TABLE = 0x19
+    SM_INFO = 0x20
 
 
 class NodeType(IntEnum):
@@ -35,6 +36,14 @@ class NodeType(IntEnum):
     CHANNEL_ADAPTER = 1
     SWITCH = 2
     ROUTER = 3
+
+
+class ManagerState(IntEnum):
+    """Of a subnet manager."""
+
+    DISCOVERING = 1
+    STANDBY = 2
+    MASTER = 3
 
 
 class PortState(IntEnum):
@@ -140,6 +149,16 @@ def ask_switch(to: tuple[int, ...]) -> Request:
 def ask_forwarding(to: tuple[int, ...], block: int) -> Request:
     """For `read_forwarding`."""
     return Request(MadClass.SUBNET_DIRECT, Attribute.LINEAR_FORWARDING_TABLE, block, to)
+
+
+def ask_manager(to: tuple[int, ...]) -> Request:
+    """For `read_manager`."""
+    return Request(MadClass.SUBNET_DIRECT, Attribute.SM_INFO, 0, to)
+
+
+def read_manager(data: bytes) -> int:
+    """SMInfo (14.2.5.13): the `ManagerState`, or another number."""
+    return data[20] & 15
 
 
 def read_node(data: bytes) -> NodeInfo:

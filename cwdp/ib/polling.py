@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.ib.asking import Asker
-from cwdp.ib.attributes import LIDS_A_BLOCK, ask_forwarding, ask_port, ask_switch, read_linear_top, read_port
+from cwdp.ib.attributes import (
+    LIDS_A_BLOCK,
+    ask_forwarding,
+    ask_manager,
+    ask_port,
+    ask_switch,
+    read_linear_top,
+    read_manager,
+    read_port,
+)
 from cwdp.ib.counters import Reading, ask_counters, reading
 from cwdp.ib.snapshot import ends_of, snapshot
 from cwdp.ib.sweep import End, Fabric, sweep
@@ -121,6 +130,16 @@ class Polled:
             return Change.PORTS
         self.changed = np.flatnonzero((after.tables != before).any(axis=1)).tolist()
         return Change.TABLES if self.changed else Change.NOTHING
+
+    def ask_managers(self) -> dict[str, int]:
+        """The state of each subnet manager that answers, by the name of its node."""
+        nodes = [node for node in self.fabric.nodes.values() if any(one.is_sm for one in node.ports.values())]
+        told = self._asker.ask([ask_manager(node.path) for node in nodes])
+        return {
+            node.name or f"{node.guid:#018x}": read_manager(data)
+            for node, data in zip(nodes, told, strict=True)
+            if data is not None
+        }
 
     def read_counters(self, now_s: float) -> Reading:
         """Of all ports, in the order of the subnet's; of those that are not reached nothing is known."""

@@ -1,6 +1,7 @@
 """What one reader tells of a subnet, put together from its messages. No I/O."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Reading:
             tables = unpack_tables(message.data, self.subnet.tables)
         except ValueError:
             return "not_sane"
-        self.subnet, self.number = _with_tables(self.subnet, tables), message.number
+        self.subnet, self.number = replace(self.subnet, tables=tables), message.number
         return "ok"
 
     def hear_growth(self, message: IbGrowth, now_s: float) -> str:
@@ -92,22 +93,15 @@ class Reading:
         return "ok"
 
     def _take(self, subnet: Subnet, number: int) -> None:
-        if self.subnet is None or len(subnet.ports) != len(self.subnet.ports):
+        if self.subnet is None or not _have_same_ports(subnet, self.subnet):
             self.growth = None
         self.subnet, self.number, self._parts = subnet, number, {}
 
 
-def _with_tables(subnet: Subnet, tables: "np.ndarray[tuple[int, int], np.dtype[np.uint8]]") -> Subnet:
-    return Subnet(
-        subnet.guids,
-        subnet.names,
-        subnet.kinds,
-        subnet.ports,
-        tables,
-        subnet.silent,
-        subnet.sm,
-        subnet.port_guids,
-        subnet.prefix,
+def _have_same_ports(a: Subnet, b: Subnet) -> bool:
+    """Whether each row is of the same port in both."""
+    return np.array_equal(a.guids, b.guids) and all(
+        np.array_equal(a.ports[name], b.ports[name]) for name in ("node", "number")
     )
 
 

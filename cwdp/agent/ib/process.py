@@ -1,7 +1,7 @@
 """`python -m cwdp.agent.ib.process`: reads an InfiniBand subnet and tells the agent.
 
-A process of its own, as it waits for answers. It takes at most `SHARE` of a processor, `BURST_S` at once: beyond that the next look
-is later. It is over when standard input is.
+A process of its own, as it waits for answers. It takes at most `SHARE` of a processor, and for sweeps `BURST_S` at once: beyond that the
+next look is later. It is over when standard input is.
 """
 
 import os
@@ -66,7 +66,7 @@ class Process:
         reader = SubnetReader(asker, order, time.time_ns() // 1_000_000)
         told, budget = Counter[str](), Budget(SHARE, BURST_S)
         while self._order == order:
-            began_s = time.monotonic()
+            began_s, used_s, sweeps = time.monotonic(), time.thread_time(), reader.counters["ib_sweeps"]
             try:
                 reader.step()
             finally:
@@ -76,8 +76,9 @@ class Process:
                 self._totals.update(now - told)
                 told = now
             self._say(reader)
-            now_s = time.monotonic()
-            self._wait(max(began_s + LOOK_S - now_s, budget.wait_s(now_s, time.thread_time()), SAY_S))
+            now_s, took_s = time.monotonic(), time.thread_time() - used_s
+            pace_s = LOOK_S if reader.counters["ib_sweeps"] > sweeps else max(LOOK_S, took_s / SHARE)
+            self._wait(max(began_s + pace_s - now_s, budget.wait_s(now_s, used_s + took_s), SAY_S))
             if self._tell:
                 self._tell = 0
                 reader.tell(is_news=False)

@@ -53,6 +53,8 @@ class SubnetReader:
         self.waiting: deque[Message] = deque()
         self._asker, self._host, self._number, self._clock_s = asker, order.host, number, clock_s
         self._polled: Polled | None = None
+        self._managers: dict[str, int] = {}
+        self._doubts_of = (0, 0)
         self._before: tuple[Reading, Sequence[End]] | None = None
         self._swept_s = self._counted_s = self._tables_s = self._told_s = float("-inf")
 
@@ -87,12 +89,19 @@ class SubnetReader:
             self.tell(is_news=False)
 
     def doubts(self) -> list[str]:
-        """What is amiss with the subnet."""
+        """What is amiss with the subnet.
+
+        Raises:
+            RdmaError: the port cannot send or receive.
+        """
         if self._polled is None:
             return []
+        if self._doubts_of != (self._number, self.counters["ib_sweeps"]):
+            self._doubts_of = self._number, self.counters["ib_sweeps"]
+            self._managers = self._polled.ask_managers()
         doubled = ", ".join(f"{guid:#018x}" for guid in sorted(self._polled.fabric.doubled))
         told = [f"two nodes have one GUID: {doubled}"] if doubled else []
-        return [*told, *doubts(self._polled.subnet)]
+        return [*told, *doubts(self._polled.subnet, self._managers)]
 
     def tell(self, *, is_news: bool = True) -> None:
         """Say the subnet whole, under a new number if it is another one."""

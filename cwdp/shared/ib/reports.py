@@ -42,7 +42,7 @@ class IbSubnet(FromAgent, frozen=True, kw_only=True):
     number: Number
     part: Annotated[int, Meta(ge=0, lt=MOST_PIECES)] = 0
     parts: Annotated[int, Meta(ge=1, le=MOST_PIECES)] = 1
-    data: bytes
+    data: Annotated[bytes, Meta(max_length=PIECE_BYTES)]
 
 
 class IbTables(FromAgent, frozen=True, kw_only=True):

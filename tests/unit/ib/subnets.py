@@ -16,6 +16,8 @@ class Node:
     Attributes:
         wires: the node and the port at the far end of each port.
         lid, lmc: of a host's port 1, or a switch's port 0.
+        sm_lid: that of the subnet manager as it knows it.
+        sm_state: of a subnet manager that runs on it; 0 for none.
         table: of a switch, the port for each LID.
     """
 
@@ -28,6 +30,8 @@ class Node:
     lmc: int = 0
     table: dict[int, int] = field(default_factory=dict)
     is_silent: bool = False
+    sm_lid: int = 0
+    sm_state: int = 0
 
     def answer(self, request: Request, by: int) -> bytes | None:
         """The data; None for an attribute that it has not."""
@@ -47,6 +51,8 @@ class Node:
                 self._port(data, request.modifier)
             case Attribute.SWITCH_INFO if self.is_switch:
                 data[6:8] = max(self.table, default=0).to_bytes(2)
+            case Attribute.SM_INFO if self.sm_state:
+                data[20] = self.sm_state
             case Attribute.LINEAR_FORWARDING_TABLE if self.is_switch:
                 start = 64 * request.modifier
                 data[:64] = bytes(self.table.get(lid, NO_ROUTE) for lid in range(start, start + 64))
@@ -59,6 +65,8 @@ class Node:
         if port == 0 or not self.is_switch:
             data[16:18] = self.lid.to_bytes(2)
             data[34] = self.lmc
+            data[18:20] = self.sm_lid.to_bytes(2)
+            data[23] = 2 if self.sm_state else 0
         data[30], data[31] = 0b11, 2
         data[32], data[33] = 7 << 4 | (4 if linked else 1), (5 if linked else 2) << 4
         data[35], data[62] = 4 << 4, 2 << 4 | 3

@@ -131,7 +131,41 @@ def test_a_node_that_stops_answering_is_silent_and_comes_back(world: World) -> N
     assert len(world.subnet.guids) == 8
 
 
-def test_no_subnet_manager_and_half_a_sweep_are_said() -> None:
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ({"h1": 3}, []),
+        ({"h1": 3, "h2": 2}, []),
+        ({"h1": 2, "h2": 2}, ["no subnet manager is the master: h1, h2 wait or look around"]),
+        ({"h1": 3, "h3": 3}, ["several subnet managers are masters: h1, h3"]),
+        ({}, []),
+    ],
+)
+def test_of_subnet_managers_one_should_be_the_master(states: Mapping[str, int], said: list[str]) -> None:
+    nodes = two_leaves()
+    for node in nodes.values():
+        node.sm_lid = nodes["h1"].lid
+    for name, state in states.items():
+        nodes[name].sm_state = state
+    world = World(nodes)
+    world.run()
+    assert world.reader.doubts() == said
+
+
+def test_ports_that_disagree_and_lids_that_two_have_are_said() -> None:
+    nodes = two_leaves()
+    for node in nodes.values():
+        node.sm_lid = 18
+    nodes["h3"].lid, nodes["h2"].sm_lid = nodes["h1"].lid, 20
+    world = World(nodes)
+    world.run()
+    assert world.reader.doubts() == [
+        "ports know different subnet managers: LIDs 18, 20",
+        f"LIDs that two ports have: {nodes['h1'].lid}",
+    ]
+
+
+def test_no_subnet_manager_is_said() -> None:
     nodes = two_leaves()
     world = World(nodes)
     world.run()

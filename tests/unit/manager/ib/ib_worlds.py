@@ -1,6 +1,7 @@
 """Subnets for tests of the manager's part, as a reader would tell them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -95,16 +96,7 @@ def cut(subnet: Subnet, *rows: int) -> Subnet:
     for row in rows:
         ports["peer"][ports["peer"][row]] = NO_PEER
         ports["peer"][row] = NO_PEER
-    return replaced(subnet, ports=ports)
-
-
-def replaced(subnet: Subnet, **fields: object) -> Subnet:
-    """With other fields."""
-    own: dict[str, object] = {
-        name: getattr(subnet, name)
-        for name in ("guids", "names", "kinds", "ports", "tables", "silent", "sm", "port_guids", "prefix")
-    }
-    return Subnet(**{**own, **fields})  # type: ignore[arg-type]
+    return replace(subnet, ports=ports)
 
 
 def port(subnet: Subnet, node: str, number: int) -> int:

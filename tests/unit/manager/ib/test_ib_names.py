@@ -1,7 +1,9 @@
 """What hosts and switches of an InfiniBand subnet are called."""
 
+from dataclasses import replace
+
 import pytest
-from ib_worlds import clos, replaced
+from ib_worlds import clos
 
 from manager.ib.names import Names
 
@@ -35,7 +37,7 @@ def test_second_ports_of_a_device_have_their_number() -> None:
     subnet = clos(leaves=1, spines=1, hosts=1)
     ports = subnet.ports.copy()
     ports["number"][-1] = 2
-    assert list(Names(replaced(subnet, ports=ports)).nics) == ["h0/mlx5_0.2"]
+    assert list(Names(replace(subnet, ports=ports)).nics) == ["h0/mlx5_0.2"]
 
 
 def test_ports_of_switches_are_told_apart() -> None:

@@ -1,10 +1,11 @@
 """Ways through an InfiniBand subnet by its tables: exact, and two that share nothing."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from ib_worlds import clos, cut, named, port, replaced
+from ib_worlds import clos, cut, named, port
 
 from cwdp.shared.ib.routes import Routes
 from cwdp.shared.ib.subnet import NO_ROUTE
@@ -63,7 +64,7 @@ def test_nothing_goes_over_a_link_that_is_not_active() -> None:
     subnet = clos()
     ports = subnet.ports.copy()
     ports["state"][port(subnet, "s0", 3)] = 2
-    routes = Routes(replaced(subnet, ports=ports))
+    routes = Routes(replace(subnet, ports=ports))
     src, dst = port(subnet, "h1 mlx5_0", 1), port(subnet, "h9 mlx5_0", 1)
     assert [way.leaves is None for way in ways(routes, src, dst)] == [True, False, False, False]
 
@@ -74,7 +75,7 @@ def test_whatever_tables_say_it_comes_to_an_end(seed: int) -> None:
     draw, subnet = np.random.default_rng(seed), clos(leaves=3, spines=2, hosts=2)
     wrong = draw.random(subnet.tables.shape) < draw.choice([0.1, 0.5, 1.0])
     tables = np.where(wrong, draw.choice([0, 1, 2, 3, 4, 5, 9, NO_ROUTE], subnet.tables.shape), subnet.tables)
-    subnet = replaced(subnet, tables=tables.astype(np.uint8))
+    subnet = replace(subnet, tables=tables.astype(np.uint8))
     routes = Routes(subnet)
     for src in Names(subnet).nics.values():
         for dlid in range(len(routes.owner)):

@@ -1,8 +1,10 @@
 """Subnets as readers tell them: several readers, several subnets, what is lost or makes no sense."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from ib_worlds import clos, cut, port, replaced
+from ib_worlds import clos, cut, port
 
 from cwdp.shared.ib.counters import NAMES, Growth
 from cwdp.shared.ib.reports import (
@@ -29,7 +31,7 @@ def tell(subnets: Subnets, subnet: Subnet, *, host: str = "h0", number: int = 1,
 
 def other(subnet: Subnet) -> Subnet:
     """The same with other GUIDs."""
-    return replaced(subnet, guids=subnet.guids + np.uint64(0x100000))
+    return replace(subnet, guids=subnet.guids + np.uint64(0x100000))
 
 
 def test_what_was_told_is_known() -> None:
@@ -54,7 +56,7 @@ def test_two_readers_of_one_subnet_make_one() -> None:
     assert [one.reader for one in subnets.now] == ["h0"]
 
 
-def test_a_reader_that_falls_silent_is_replaced() -> None:
+def test_a_reader_that_falls_silent_is_replace() -> None:
     subnets, subnet = Subnets(), clos()
     tell(subnets, subnet, host="h0")
     tell(subnets, subnet, host="h9")
