@@ -119,6 +119,7 @@ def _enable(name: str, link: Link, what: str, bits: int) -> None:
     try:
         done = subprocess.run(
             ["ibportstate", *path, what, str(bits)],
+            cwd=state.run_dir(name),
             env=programs.environment(name, node),
             capture_output=True,
             text=True,

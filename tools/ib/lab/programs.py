@@ -16,6 +16,9 @@ NEEDED = {"ibsim": "ibsim-utils", "opensm": "opensm", "ibportstate": "infiniband
 """Programs, and Debian's packages that have them."""
 
 ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = ("OSM_CACHE_DIR", "OSM_TMP_DIR")
+"""Where opensm writes. The simulator's library writes into the working directory, and leaves it if it is killed."""
+
 MARK = "IBSIM_SOCKNAME"
 LEADING = ["setsid", "--fork"]
 END_S, POLL_S = 3.0, 0.02
@@ -56,8 +59,8 @@ def start(
             stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env={**environment(name, node), "OSM_CACHE_DIR": folder, "OSM_TMP_DIR": folder},
+            cwd=folder,
+            env={**environment(name, node), **dict.fromkeys(FOLDERS, folder), "PYTHONPATH": str(ROOT)},
             check=True,
         )
 
