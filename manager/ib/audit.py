@@ -8,7 +8,7 @@ import numpy as np
 
 from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, Subnet
 from cwdp.shared.rates import format_rate
-from manager.ib.balance import Balance, balance
+from manager.ib.evenness import Balance, balance
 
 ACTIVE = 4
 """Of a port's state (IBTA volume 1, 14.2.5.6)."""

@@ -9,7 +9,7 @@ import pytest
 
 from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, NO_PEER, NO_ROUTE, PORT, SWITCH, Subnet
 from manager.ib.audit import findings_of
-from manager.ib.balance import balance
+from manager.ib.evenness import balance
 from tools.ib.topology import Clos
 
 LANE_BPS = 10_000_000_000
