@@ -18,6 +18,7 @@ from tools.experiments.slices.run import slices
 from tools.experiments.sync import sync
 from tools.experiments.tcp.contention_run import tcp_contention
 from tools.experiments.tcp.failover_run import tcp_failover
+from tools.ib.lab.cli import ib
 from tools.lab import faults, lifecycle, partition, processor, units
 from tools.lab import status as report
 from tools.lab.fleet.cli import fleet
@@ -57,6 +58,7 @@ run.add_command(sync)
 run.add_command(tcp_contention)
 run.add_command(tcp_failover)
 lab.add_command(fleet)
+lab.add_command(ib)
 lab.add_command(job)
 lab.add_command(traffic)
 

@@ -2,47 +2,66 @@
 
 from dataclasses import dataclass
 
+AS_FAST_AS_CAN_BE = "w=31 s=7"
+"""Of each port: all widths and speeds that ibsim's ports can do are enabled, so a link that is whole has 12 lanes of 10 Gb/s."""
+
 
 @dataclass(frozen=True)
 class Clos:
-    """Leaves that are each joined to all spines; hosts are numbered over all leaves from 1 on."""
+    """Leaves that are each joined to all spines, by `parallel` links; hosts are numbered over all leaves from 1 on."""
 
     leaves: int = 4
     spines: int = 4
     hosts: int = 4
+    parallel: int = 1
 
     def text(self) -> str:
         """The file."""
-        return "\n".join([*self._spines(), *self._leaves(), *self._hosts()])
+        return "\n".join(_node(name, ports) for name, ports in self.nodes().items())
 
-    def _spines(self) -> list[str]:
-        return [
-            _node(
-                "Switch", f"s{spine}", {leaf: (f"l{leaf}", self.hosts + spine) for leaf in _to(self.leaves)}
-            )
+    def nodes(self) -> dict[str, dict[int, tuple[str, int]]]:
+        """Of each node, the far end of each of its ports."""
+        return {**self._spines(), **self._leaves(), **self._hosts()}
+
+    def _spines(self) -> dict[str, dict[int, tuple[str, int]]]:
+        return {
+            f"s{spine}": {
+                self._down(leaf, number): (f"l{leaf}", self._up(spine, number))
+                for leaf in _to(self.leaves)
+                for number in _to(self.parallel)
+            }
             for spine in _to(self.spines)
-        ]
+        }
 
-    def _leaves(self) -> list[str]:
-        nodes = []
+    def _leaves(self) -> dict[str, dict[int, tuple[str, int]]]:
+        nodes = {}
         for leaf in _to(self.leaves):
             ports = {host: (f"h{(leaf - 1) * self.hosts + host}", 1) for host in _to(self.hosts)}
-            ports |= {self.hosts + spine: (f"s{spine}", leaf) for spine in _to(self.spines)}
-            nodes.append(_node("Switch", f"l{leaf}", ports))
+            for spine in _to(self.spines):
+                for number in _to(self.parallel):
+                    ports[self._up(spine, number)] = f"s{spine}", self._down(leaf, number)
+            nodes[f"l{leaf}"] = ports
         return nodes
 
-    def _hosts(self) -> list[str]:
-        return [
-            _node("Hca", f"h{(leaf - 1) * self.hosts + host}", {1: (f"l{leaf}", host)})
+    def _hosts(self) -> dict[str, dict[int, tuple[str, int]]]:
+        return {
+            f"h{(leaf - 1) * self.hosts + host}": {1: (f"l{leaf}", host)}
             for leaf in _to(self.leaves)
             for host in _to(self.hosts)
-        ]
+        }
+
+    def _up(self, spine: int, number: int) -> int:
+        return self.hosts + (spine - 1) * self.parallel + number
+
+    def _down(self, leaf: int, number: int) -> int:
+        return (leaf - 1) * self.parallel + number
 
 
 def _to(count: int) -> range:
     return range(1, count + 1)
 
 
-def _node(kind: str, name: str, ports: dict[int, tuple[str, int]]) -> str:
-    lines = [f'[{port}] "{peer}"[{at}]' for port, (peer, at) in sorted(ports.items())]
+def _node(name: str, ports: dict[int, tuple[str, int]]) -> str:
+    kind = "Hca" if name.startswith("h") else "Switch"
+    lines = [f'[{port}] "{peer}"[{at}] {AS_FAST_AS_CAN_BE}' for port, (peer, at) in sorted(ports.items())]
     return "\n".join([f'{kind} {max(ports)} "{name}"', *lines, ""])

@@ -109,16 +109,28 @@ def save(state: LabState) -> None:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Hold the lab's lock, an flock on its directory; raise `LabError` if another command keeps it for long."""
+    """Hold the lab's lock; see `held`."""
+    with held(run_dir(name)):
+        yield
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold a lab's lock, an flock on its directory, which goes if no state is left in it.
+
+    Raises:
+        LabError: another command keeps it for long.
+        PrivilegeError: this is not root.
+    """
     if os.geteuid() != 0:
         raise PrivilegeError("only root can change a lab", "Run the command with sudo.")
-    fd = _acquire(run_dir(name), time.monotonic() + _LOCK_TIMEOUT_S)
+    fd = _acquire(directory, time.monotonic() + _LOCK_TIMEOUT_S)
     try:
         yield
     finally:
-        if not _state_path(name).exists():
+        if not (directory / "state.json").exists():
             with suppress(OSError):
-                run_dir(name).rmdir()
+                directory.rmdir()
         os.close(fd)
 
 

@@ -102,23 +102,23 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     def validate(self) -> None:
         """Raise `ConfigError` for what cannot be built."""
-        _check_name(self.name)
-        _check_range("--pods", self.pods, 1, _MAX_PODS)
-        _check_range("--leaves", self.leaves, 1, _MAX_SWITCHES // self.pods)
-        _check_range("--spines", self.spines, 1, _MAX_SWITCHES // self.pods)
-        _check_range("--cores", self.cores, 0, _MAX_SWITCHES)
-        _check_range("--nics", self.nics, 1, 2)
-        _check_range("--rails", self.rails, 0, _MAX_RAILS)
-        _check_range("--hosts", self.hosts_per_leaf, 1, _MAX_HOSTS // (self.pods * self.leaves))
-        _check_range("--managers", self.managers, 1, _MAX_MANAGERS)
-        _check_range("--servers", self.servers, 1, _MAX_SERVERS)
+        check_name(self.name)
+        check_range("--pods", self.pods, 1, _MAX_PODS)
+        check_range("--leaves", self.leaves, 1, _MAX_SWITCHES // self.pods)
+        check_range("--spines", self.spines, 1, _MAX_SWITCHES // self.pods)
+        check_range("--cores", self.cores, 0, _MAX_SWITCHES)
+        check_range("--nics", self.nics, 1, 2)
+        check_range("--rails", self.rails, 0, _MAX_RAILS)
+        check_range("--hosts", self.hosts_per_leaf, 1, _MAX_HOSTS // (self.pods * self.leaves))
+        check_range("--managers", self.managers, 1, _MAX_MANAGERS)
+        check_range("--servers", self.servers, 1, _MAX_SERVERS)
         if self.servers == 2:
             raise ConfigError("two bus servers keep nothing together", "Give --servers 1, or 3 or more.")
-        _check_range("--mtu", self.mtu, 1280, 65521)
-        _check_range("--rate in bit/s", self.rate_bps, _MIN_RATE_BPS, _MAX_RATE_BPS)
-        _check_range("--spine-rate in bit/s", self.spine_rate_bps, _MIN_RATE_BPS, _MAX_RATE_BPS)
+        check_range("--mtu", self.mtu, 1280, 65521)
+        check_range("--rate in bit/s", self.rate_bps, _MIN_RATE_BPS, _MAX_RATE_BPS)
+        check_range("--spine-rate in bit/s", self.spine_rate_bps, _MIN_RATE_BPS, _MAX_RATE_BPS)
         for queue_bytes in (self.queue_bytes, self.spine_queue_bytes):
-            _check_range("--queue in bytes", queue_bytes, self.frame_bytes, 2**30)
+            check_range("--queue in bytes", queue_bytes, self.frame_bytes, 2**30)
         self._validate_pods()
         self._validate_rails()
         self._validate_miswired()
@@ -392,7 +392,8 @@ def _mac(kind: int, node: int, port: int) -> str:
     return ":".join(f"{byte:02x}" for byte in (2, kind, *node.to_bytes(2, "big"), *port.to_bytes(2, "big")))
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise `ConfigError` for what is no name of a lab."""
     if not _NAME_PATTERN.fullmatch(name):
         raise ConfigError(
             f"{name!r} is not a name for a lab",
@@ -400,7 +401,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_range(what: str, value: int, low: int, high: int) -> None:
+def check_range(what: str, value: int, low: int, high: int) -> None:
+    """Raise `ConfigError` for a value of an option that is out of its range."""
     if not low <= value <= high:
         raise ConfigError(f"{what} is {value}", f"Give a value from {low} to {high}.")
 

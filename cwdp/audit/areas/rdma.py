@@ -45,7 +45,12 @@ def _note_device(notes: Notes, source: Source, port: RdmaPort) -> None:
     folder = f"{INFINIBAND}/{port.device}"
     if port.nic:
         notes.note("netdev", lambda: port.nic)
-    for fact, name in (("board", "board_id"), ("firmware", "fw_ver"), ("device_type", "hca_type")):
+    for fact, name in (
+        ("board", "board_id"),
+        ("firmware", "fw_ver"),
+        ("device_type", "hca_type"),
+        ("node_description", "node_desc"),
+    ):
         notes.note(fact, partial(_word, source, f"{folder}/{name}"))
 
 
@@ -54,6 +59,8 @@ def _note_port(notes: Notes, source: Source, port: RdmaPort) -> None:
     notes.note("physical_state", lambda: after_colon(_word(source, f"{port.path}/phys_state")))
     notes.note("link_layer", lambda: _word(source, f"{port.path}/link_layer"))
     notes.note("rate_bps", lambda: _rate(source.text(f"{port.path}/rate")))
+    notes.note("lmc", lambda: whole(source.text(f"{port.path}/lid_mask_count")))
+    notes.note("sm_lid", lambda: whole(source.text(f"{port.path}/sm_lid")))
     notes.note("gids_v2", lambda: sum(_is_global_v2(source, port, one) for one in _gids(source, port)))
 
 

@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -11,14 +10,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from cwdp.cli import tables
+from cwdp.cli.local.ib_audit import audit
+from cwdp.cli.local.ib_reading import asking, reading_options
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
-from cwdp.ib.asking import Asker
 from cwdp.ib.attributes import PortState
 from cwdp.ib.counters import ask_counters, growth, reading
 from cwdp.ib.sweep import End, Fabric, Node, sweep
 from cwdp.ib.tables import named, read_tables, way
-from cwdp.ib.umad import Umad
 from cwdp.shared.ib.counters import ERRORS, NAMES, WAIT, WORD_BYTES
 from cwdp.shared.rates import format_rate
 
@@ -34,26 +33,14 @@ def ib() -> None:
     """The InfiniBand fabric, as its management plane has it; nothing is written to it."""
 
 
-def _reading(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that all commands here share."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
-        click.option(
-            "--port", type=click.IntRange(0, 255), default=0, help="Of the device.  [default: an active one]"
-        ),
-        click.option(
-            "--dev", metavar="DEVICE", default="", help="Ask by this device.  [default: one that is active]"
-        ),
-    ):
-        command = option(command)
-    return command
+ib.add_command(audit)
 
 
 @ib.command()
-@_reading
+@reading_options
 def fabric(*, dev: str, port: int, as_json: bool) -> None:
     """Show switches and hosts, their LIDs, and links that are down or slower than both ends could."""
-    with _asking(dev, port) as asker:
+    with asking(dev, port) as asker:
         found = sweep(asker)
         counters = dict(asker.counters)
     emit(_fabric_json(found, counters), as_json=as_json, render=lambda: _render(found))
@@ -62,10 +49,10 @@ def fabric(*, dev: str, port: int, as_json: bool) -> None:
 @ib.command()
 @click.argument("src")
 @click.argument("dst")
-@_reading
+@reading_options
 def path(*, src: str, dst: str, dev: str, port: int, as_json: bool) -> None:
     """Show the ways from the host SRC to the host DST, by the tables of the switches: one for each LID of DST."""
-    with _asking(dev, port) as asker:
+    with asking(dev, port) as asker:
         found = sweep(asker)
         here, there = (_port_of(found, name) for name in (src, dst))
         routes = read_tables(asker, found)
@@ -90,10 +77,10 @@ def path(*, src: str, dst: str, dev: str, port: int, as_json: bool) -> None:
     help="Between two readings.",
 )
 @click.option("--all", "with_all", is_flag=True, help="Also ports of which nothing but data grows.")
-@_reading
+@reading_options
 def counters(*, seconds: float, with_all: bool, dev: str, port: int, as_json: bool) -> None:
     """Show by how much the ports' counters grow in a second: data, waiting, errors. Ports with errors, or that wait, unless told."""
-    with _asking(dev, port) as asker:
+    with asking(dev, port) as asker:
         found = sweep(asker)
         ends = [
             End(node.guid, number) for node in _in_order(found) for number in sorted(node.ports) if number
@@ -137,12 +124,6 @@ def _counters(rows: list[dict[str, Any]], count: int) -> RenderableType:
         waits = "-" if per_s["send_wait"] is None else f"{per_s['send_wait']:g}"
         table.add_row(Text(row["port"]), *rates, waits, Text(", ".join(errors).replace("_", " ") or "-"))
     return Group(table, Text(f"{len(rows)} of {count} ports", "dim"))
-
-
-@contextmanager
-def _asking(device: str, port: int) -> Iterator[Asker]:
-    with Umad(device, port) as opened:
-        yield Asker(opened)
 
 
 def _port_of(found: Fabric, name: str) -> End:

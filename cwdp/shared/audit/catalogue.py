@@ -142,6 +142,11 @@ CATALOGUE: dict[str, Fact] = {
     "rdma.physical_state": Fact("text", "rdma", "of the port, such as `LinkUp`"),
     "rdma.rate_bps": Fact("number", "rdma", "of the port"),
     "rdma.link_layer": Fact("text", "rdma", "`Ethernet` or `InfiniBand`"),
+    "rdma.node_description": Fact(
+        "text", "rdma", "node_desc, by which InfiniBand's switches and tools name the device"
+    ),
+    "rdma.lmc": Fact("number", "rdma", "lid_mask_count: an InfiniBand port owns 2 to the power of it LIDs"),
+    "rdma.sm_lid": Fact("number", "rdma", "of the InfiniBand subnet manager; 0 for none"),
     "rdma.gids_v2": Fact("number", "rdma", "GIDs of RoCE v2 with a global address"),
     "rdma.roce_mode": Fact("text", "rdma", "what rdma_cm chooses, such as `RoCE v2`"),
     "rdma.roce_tos": Fact("number", "rdma", "what rdma_cm sets"),

@@ -1,4 +1,4 @@
-"""What is read of hosts of four kinds, from trees made after documented formats."""
+"""What is read of hosts of several kinds, from trees made after documented formats."""
 
 import asyncio
 from collections import Counter
@@ -46,7 +46,7 @@ def is_of_kind(fact: Fact, value: Any) -> bool:
 
 
 def test_there_are_machines() -> None:
-    assert MACHINES == ["cloud", "h100", "mi300x", "v100"]
+    assert MACHINES == ["cloud", "h100", "infiniband", "mi300x", "v100"]
 
 
 OF_NETWORK = {"reach", "fabric"}
@@ -104,6 +104,7 @@ def test_facts_travel_as_json_and_message_pack(hosts: dict[str, HostFacts], name
         ),
         ("v100", {("host", ""): 1, ("nic", "back"): 3, ("rdma", "back"): 1, ("gpu", ""): 4}),
         ("cloud", {("host", ""): 1, ("nic", "back"): 1, ("rdma", "back"): 1}),
+        ("infiniband", {("host", ""): 1, ("nic", "front"): 1, ("rdma", ""): 2}),
     ],
 )
 def test_subjects_and_roles(
@@ -162,6 +163,10 @@ EXPECTED: list[tuple[str, str, str, dict[str, Any]]] = [
     ("v100", "gpu", "3", {"throttled_by": ["power cap"], "power_limit_w": 300.0}),
     ("cloud", "host", "", {"clock_source": "kvm-clock", "clock_bound_ns": 45000, "numa_nodes": 1}),
     ("cloud", "nic", "ens5", {"driver": "virtio_net", "pci_address": "0000:00:05.0", "numa_node": -1, "autonegotiation": False}),
+    ("infiniband", "rdma", "mlx5_1/1", {
+        "link_layer": "InfiniBand", "state": "ACTIVE", "rate_bps": 400_000_000_000, "lmc": 2, "sm_lid": 1, "gids_v2": 0,
+        "node_description": "node7 mlx5_1", "board": "MT_0000000838", "firmware": "28.43.1014", "link_downed": 1,
+    }),
     ("cloud", "rdma", "rxe0/1", {"netdev": "ens5", "out_of_sequence": 0, "link_downed": 0}),
 ]  # fmt: skip
 

@@ -129,3 +129,31 @@ def test_tables_for_people(subnet: Subnet, tmp_path: Path) -> None:
     assert "16 hosts, 8 switches, 32 links" in shown
     assert "h1 h2 h3 h4" in shown
     assert "h2/1 > l1/" in subnet.run("h1", [*CWDP, "ib", "path", "h2", "h9"]).stdout
+
+
+def test_a_whole_subnet_has_nothing_amiss(subnet: Subnet) -> None:
+    assert _told(subnet, "audit") == {"nodes": 24, "links": 32, "findings": []}
+
+
+def test_an_audit_of_no_device_is_incomplete(subnet: Subnet) -> None:
+    done = subnet.run("h1", [*CWDP, "ib", "audit", "--dev", "none"])
+    assert done.returncode == 3, done.stdout
+
+
+@pytest.mark.usefixtures("subnet")
+@pytest.mark.parametrize(
+    ("clos", "lmc", "engine", "check"),
+    [
+        (Clos(4, 4, 4), 0, "ftree", "ib-lmc"),
+        (Clos(3, 2, 4, parallel=2), 0, "ftree", "ib-lmc"),
+        (Clos(3, 3, 6), 0, "updn", "ib-lmc"),
+        (Clos(3, 2, 3, parallel=2), 1, "minhop", "ib-balance"),
+    ],
+    ids=str,
+)
+def test_an_audit_tells_how_even_the_routes_of_an_engine_are(
+    clos: Clos, lmc: int, engine: str, check: str, tmp_path: Path
+) -> None:
+    with Subnet(clos, tmp_path, lmc=lmc, engine=engine) as other:
+        found = _told(other, "audit")["findings"]
+    assert {one["check"] for one in found} == {check}, found

@@ -15,6 +15,7 @@ from tests.unit.audit import audit_trees
 
 WARNS = {
     "cloud": set(),
+    "infiniband": set(),
     "h100": {"acs-off"},
     "mi300x": {
         "acs-off",

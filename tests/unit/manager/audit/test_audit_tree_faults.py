@@ -252,6 +252,54 @@ FAULTS = {
     "v100: bios": Fault("v100", _file("sys/class/dmi/id/bios_version", "0.0.1\n"), "bios-alike"),
     "cloud: kernel": Fault("cloud", _answer("uname", _set("release", to="6.1.0-1")), "kernel-alike"),
     "cloud: mtu": Fault("cloud", _link("ens5", "mtu", 1400), "mtu-alike", "ens5"),
+    "infiniband: state": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/ports/1/state", "2: INIT\n"),
+        "infiniband-active",
+        "mlx5_1/1",
+    ),
+    "infiniband: link": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/ports/1/phys_state", "2: Polling\n"),
+        "infiniband-link-up",
+        "mlx5_1/1",
+    ),
+    "infiniband: no subnet manager": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/ports/1/sm_lid", "0x0\n"),
+        "infiniband-subnet-manager",
+        "mlx5_1/1",
+    ),
+    "infiniband: one lid": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/ports/1/lid_mask_count", "0\n"),
+        "infiniband-lmc",
+        "mlx5_1/1",
+    ),
+    "infiniband: fewer lids": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/ports/1/lid_mask_count", "1\n"),
+        "infiniband-lmc-alike",
+        "mlx5_1/1",
+    ),
+    "infiniband: rate": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/ports/1/rate", "200 Gb/sec (4X HDR)\n"),
+        "rdma-rate-alike",
+        "mlx5_1/1",
+    ),
+    "infiniband: firmware": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/fw_ver", "28.39.1002\n"),
+        "rdma-firmware-alike",
+        "mlx5_1/1",
+    ),
+    "infiniband: board": Fault(
+        "infiniband",
+        _file("sys/devices/pci0000:3c/0000:3c:00.0/infiniband/mlx5_1/board_id", "MT_0000000834\n"),
+        "board-alike",
+        "mlx5_1/1",
+    ),
 }
 
 

@@ -1,0 +1,142 @@
+"""What is done to links of an InfiniBand lab. The subnet manager notices by itself, as it would on hardware."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from cwdp.errors import LabError
+from tools.ib.lab import links, programs, state
+from tools.ib.lab.console import Console
+from tools.ib.lab.links import Link
+from tools.ib.lab.state import Fault, State
+
+WIDTHS = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
+"""Bits of LinkWidthEnabled by lanes (IBTA volume 1, 14.2.5.6)."""
+
+SPEEDS = {2_500_000_000: 0b001, 5_000_000_000: 0b011}
+"""Bits of LinkSpeedEnabled, of all speeds up to what a lane shall carry on the wire; whole links have 10 Gb/s."""
+
+ALL_WIDTHS, ALL_SPEEDS = 31, 7
+PORT_S = 10.0
+KEEPER = "tools.ib.lab.growing"
+
+DOWNED = "LinkDownedCounter"
+SYMBOL_ERRORS, WAIT = "SymbolErrorCounter", "PortXmitWait"
+"""Counters of ports, as ibsim's console names them."""
+
+
+def cut(name: str, link: str, port: int | None) -> None:
+    """Take the carrier of links; both ends count that they went down."""
+    with _changing(name, link, port) as (known, console, found):
+        for each in found:
+            fault = _fault(known, each)
+            if fault.cut:
+                continue
+            fault.cut = True
+            known.downed[each.key] = known.downed.get(each.key, 0) + 1
+            console.ask(f"Unlink {_quoted(each.a)}", *_set(each, DOWNED, known.downed[each.key]))
+
+
+def degrade(name: str, link: str, port: int | None, *, width: int, speed_bps: int) -> None:
+    """Have links use fewer lanes, or slower ones; 0 leaves what is."""
+    with _changing(name, link, port) as (known, _, found):
+        for each in found:
+            fault = _fault(known, each)
+            if fault.cut:
+                raise LabError(f"the link {each.key} is cut", f"Run `cwdp lab ib heal {link}` first.")
+            if width:
+                _enable(name, each, "width", WIDTHS[width])
+                fault.width = width
+            if speed_bps:
+                _enable(name, each, "speed", SPEEDS[speed_bps])
+                fault.speed_bps = speed_bps
+
+
+def grow(name: str, link: str, port: int | None, counter: str, per_s: float) -> None:
+    """Have a counter grow at the first-named end of links; 0 ends it, and what was counted stays."""
+    with _changing(name, link, port) as (known, _, found):
+        for each in found:
+            growing = _fault(known, each).growing
+            end = links.port_name(each.a)
+            counters = growing.setdefault(end, {})
+            counters[counter] = per_s
+            if not per_s:
+                del counters[counter]
+            if not counters:
+                del growing[end]
+    _keep(name)
+
+
+def heal(name: str, link: str, port: int | None) -> None:
+    """Undo everything that was done to links; what was counted stays."""
+    with _changing(name, link, port) as (known, console, found):
+        for each in found:
+            fault = _fault(known, each)
+            if fault.cut:
+                console.ask(f"ReLink {_quoted(each.a)}")
+            if fault.width:
+                _enable(name, each, "width", ALL_WIDTHS)
+            if fault.speed_bps:
+                _enable(name, each, "speed", ALL_SPEEDS)
+            known.faults[each.key] = Fault()
+
+
+@contextmanager
+def _changing(name: str, link: str, port: int | None) -> Iterator[tuple[State, Console, Sequence[Link]]]:
+    with state.locked(name):
+        known = state.require(name)
+        found = links.find(known.spec.topology, link, port)
+        console = Console(name, state.run_dir(name))
+        console.ask()
+        try:
+            yield known, console, found
+        finally:
+            known.faults = {key: fault for key, fault in known.faults.items() if fault.is_any}
+            state.save(known)
+
+
+def _fault(known: State, link: Link) -> Fault:
+    return known.faults.setdefault(link.key, Fault())
+
+
+def _keep(name: str) -> None:
+    """Start what has counters grow, if it does not run."""
+    with state.locked(name):
+        known = state.require(name)
+        if (
+            any(fault.growing for fault in known.faults.values())
+            and KEEPER not in programs.running(name).values()
+        ):
+            log = state.run_dir(name) / "growing.log"
+            programs.start(name, [sys.executable, "-m", KEEPER, name], log)
+
+
+def _enable(name: str, link: Link, what: str, bits: int) -> None:
+    """Have the first end of a link enable what is told, and use it at once, asked by its own node: no way there is needed."""
+    node, port = link.a
+    path = ["-D", "0", str(port)]
+    try:
+        done = subprocess.run(
+            ["ibportstate", *path, what, str(bits)],
+            cwd=state.run_dir(name),
+            env=programs.environment(name, node),
+            capture_output=True,
+            text=True,
+            timeout=PORT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LabError(
+            f"port {port} of {node} does not answer", f"Run `cwdp lab ib status --name {name}`."
+        ) from error
+    if done.returncode:
+        raise LabError(f"ibportstate failed at {node}: {done.stderr.strip()[-200:]}", "Try again.")
+
+
+def _set(link: Link, counter: str, value: int) -> list[str]:
+    return [f"PerformanceSet {_quoted(end)} PortCounters.{counter}={value}" for end in (link.a, link.b)]
+
+
+def _quoted(port: tuple[str, int]) -> str:
+    return f'"{port[0]}"[{port[1]}]'
