@@ -1,11 +1,21 @@
-"""IP addresses as people write them, and packed as rows of messages have them.
+"""IP addresses as people write them, and packed as rows of messages have them; the LIDs of InfiniBand.
 
 Packed, an address has 16 bytes in network order, IPv4 as ::ffff:a.b.c.d.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 Address = IPv4Address | IPv6Address
+
+
+class PortLids(Struct, frozen=True):
+    """The first LID of a port, and its LMC: how many bits of its LIDs are path bits (IBTA volume 1, 4.1.3)."""
+
+    lid: Annotated[int, Meta(ge=1, le=0xBFFF)]
+    lmc: Annotated[int, Meta(ge=0, le=7)]
 
 
 def read_address(text: str) -> Address:

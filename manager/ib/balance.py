@@ -7,8 +7,8 @@ only from the LID that is sent to (IBTA volume 1, 9.6.1.5). So a path is there a
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from cwdp.shared.addresses import PortLids
 from cwdp.shared.bus.messages import Spread
-from cwdp.shared.ib.lids import PortLids
 from manager.planner.spreads import disjoint, shares
 
 Ways = Sequence[tuple[int, ...]]

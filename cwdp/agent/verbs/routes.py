@@ -11,8 +11,8 @@ from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.ib.lid import LID_MAX, dlids, lid_gid
 from cwdp.rdma.shimwire import Route, Source
 from cwdp.rdma.sport import SPORT_MIN
+from cwdp.shared.addresses import PortLids
 from cwdp.shared.bus.messages import Spread
-from cwdp.shared.ib.lids import PortLids
 
 MOST_ROUTES = 1 << 16
 

@@ -38,9 +38,9 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cwdp.shared.addresses import PortLids
 from cwdp.shared.bus.clocks import ChangedClock, Discipline, OwnChange
 from cwdp.shared.bus.edges import EdgeRows
-from cwdp.shared.ib.lids import PortLids
 from cwdp.shared.slices import SliceSet
 from cwdp.shared.tcp import SteeredTcp, SteerTcp
 

@@ -12,8 +12,8 @@ from cwdp.agent.verbs.routes import is_sane
 from cwdp.agent.verbs.sources import lid_sources
 from cwdp.rdma.ib.lid import LID_MAX, dlids, gid_lid, lid_gid
 from cwdp.rdma.shimwire import QpPath
+from cwdp.shared.addresses import PortLids
 from cwdp.shared.bus.messages import Spread
-from cwdp.shared.ib.lids import PortLids
 from tools.shim.client import lids_of
 
 THERE = "fe80::2:c903:0:20"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cwdp.rdma.ib.lid import point
+from cwdp.shared.addresses import PortLids
 from cwdp.shared.bus.messages import Spread
-from cwdp.shared.ib.lids import PortLids
 from manager.ib.balance import End, paths, spreads
 
 LEAVES = SPINES = 4
