@@ -119,6 +119,11 @@ class Members:
             self._ours, self._ours_version = self.hosts.keys() - self.elsewhere.hosts.keys(), version
         return self._ours
 
+    @property
+    def ours_of_several(self) -> Collection[str] | None:
+        """The same where other pods have hosts too; None where they do not."""
+        return self.ours if self.elsewhere.hosts else None
+
     def follow_elsewhere(self, now_s: float) -> None:
         """See which hosts other pods have; one that is up here is not theirs."""
         self.elsewhere.step(self.up(), now_s)
