@@ -153,10 +153,8 @@ class Discovery:
     def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
         owners = self._members.nics_by_address.items()
-        elsewhere = self._members.elsewhere.hosts
-        addresses = address_of_each(
-            {address: nic for address, nic in owners if host_of(nic) not in elsewhere}
-        )
+        ours = self._members.ours
+        addresses = address_of_each({address: nic for address, nic in owners if host_of(nic) in ours})
         covered = self.path_counts.covered_leaves(self._members.ours_of_several)
         model = self.model()
         rests_on = model.crossed, model.nics, addresses, covered

@@ -60,7 +60,8 @@ class Members:
     def nics_by_address(self) -> Mapping[str, str]:
         """The NIC that has each address; of two that claim one whose it is not proved to be, the one that was there first.
 
-        What is proved here counts before what other pods tell, and that before what hosts only claim here.
+        What is proved here counts before what other pods tell, that before what hosts only claim here, and that before whose it
+        was of hosts that other pods have no more.
         """
         if self._owners_version != self.version:
             version = self.version
@@ -72,6 +73,8 @@ class Members:
                     for address in (nic.ipv4, nic.ipv6):
                         if address is not None:
                             owners.setdefault(address, nic_id(name, nic.ifname))
+            for address, nic in self.elsewhere.left.items():
+                owners.setdefault(address, nic)
             self._owners, self._owners_version = owners, version
         return self._owners
 
