@@ -136,13 +136,14 @@ class PathCounts:
         before: those of an earlier snapshot, where there are any.
 
     Attributes:
+        version: of the snapshot.
         rerouted: pairs whose paths are others than before.
         recounted: pairs of which something else may be known than before.
         counted: what those of the next snapshot go on from.
     """
 
     def __init__(self, routes: Routes, before: "PathCounts | None" = None) -> None:
-        self._routes = routes
+        self._routes, self.version = routes, routes.version
         self.rerouted: Collection[Pair] = ()
         self.recounted: Collection[Pair] = ()
         self._number: Mapping[Pair, int] = {}

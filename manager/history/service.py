@@ -275,7 +275,8 @@ class History:
         model, aside = discovery.model(), sorted(discovery.fabric.aside)
         owners, ours = self._state.members.nics_by_address, self._state.members.ours_of_several
         counts, avoided = discovery.path_counts, planner.standing.dead
-        seen = model.routes, self._state.members.version, counts, aside, avoided, self._settles(started)
+        versions = model.routes.version, self._state.members.version, counts.version
+        seen = *versions, aside, avoided, self._settles(started)
         if self._seen == seen:
             return
 

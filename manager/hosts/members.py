@@ -73,9 +73,8 @@ class Members:
                     for address in (nic.ipv4, nic.ipv6):
                         if address is not None:
                             owners.setdefault(address, nic_id(name, nic.ifname))
-            for address, nic in self.elsewhere.left.items():
-                owners.setdefault(address, nic)
-            self._owners, self._owners_version = owners, version
+            self._owners = {**self.elsewhere.left, **owners}
+            self._owners_version = version
         return self._owners
 
     @property

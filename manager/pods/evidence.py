@@ -140,18 +140,16 @@ class Teller:
     def __init__(self, matrix: PathMatrix, before: "Teller | None" = None) -> None:
         self.matrix = matrix
         links = matrix.routes.links
-        if before is not None and before.table.links is links:
-            subjects, self.belongs = before.table.subjects, before.belongs
-        else:
-            subjects = told_subjects(links)
-            self.belongs = belonging(links, subjects)
+        known = None if before is None or before.table.links is not links else before
+        subjects = told_subjects(links) if known is None else known.table.subjects
+        self.belongs: csr_array = belonging(links, subjects) if known is None else known.belongs
         rows = meeting(matrix, self.belongs)
         met = np.bincount(rows.indices, minlength=len(subjects)) > 0
         first = alike(rows)
         firsts, number = np.unique(first[met], return_inverse=True)
         of_class = np.full(len(subjects), NO_CLASS, np.int32)
         of_class[met] = number
-        self.table = Table(links, subjects, of_class)
+        self.table: Table = Table(links, subjects, of_class)
         self._by_class = csr_array(rows[:, firsts].T)
 
     def sums(self, probes: Snapshot) -> Sums:
