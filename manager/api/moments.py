@@ -93,11 +93,11 @@ class Moments:
         discovery, avoided = state.discovery, state.planner.standing.dead
         model, aside = discovery.model(), sorted(discovery.fabric.aside)
         seen = model, discovery.path_counts, state.members.version, aside, avoided
-        owners = state.members.nics_by_address
+        owners, ours = state.members.nics_by_address, state.members.ours_of_several
         counts = discovery.path_counts
 
         def suspected() -> list[Miswired]:
-            covered = counts.covered_leaves()
+            covered = counts.covered_leaves(ours)
             return miswired(model, address_of_each(owners), covered.__contains__)
 
         if self._parts_of != seen:

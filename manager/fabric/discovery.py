@@ -156,11 +156,10 @@ class Discovery:
     def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
         owners = self._members.nics_by_address.items()
-        elsewhere = self._members.elsewhere.hosts
-        addresses = address_of_each(
-            {address: nic for address, nic in owners if host_of(nic) not in elsewhere}
-        )
-        covered, model = self.path_counts.covered_leaves() | self.known.leaves, self.model()
+        ours = self._members.ours
+        addresses = address_of_each({address: nic for address, nic in owners if host_of(nic) in ours})
+        covered = self.path_counts.covered_leaves(self._members.ours_of_several) | self.known.leaves
+        model = self.model()
         rests_on = (*model.known, *model.crossed), model.nics, addresses, covered
         if rests_on != self._suspects_on:
             self._suspects, self._suspects_on = miswired(model, addresses, covered.__contains__), rests_on
@@ -204,7 +203,8 @@ class Discovery:
         """Order what is to be traced, in a thread if that takes long, but not beside `learn`; whether anything has changed."""
         used = self._used
         hosts, self._usual_anew = self._usual_anew, set()
-        if used.gather(due.uses, self.fabric.store.nics, lambda pair: self._usual.get(pair, ()), hosts):
+        owners, ours = self.fabric.store.nics, self._members.ours_of_several
+        if used.gather(due.uses, owners, lambda pair: self._usual.get(pair, ()), hosts, ours):
             self.in_use = used.in_use
         self._forget_ports(due.remembered)
         anew, self._recounted = self._recounted | self.fabric.store.ported, set()
@@ -215,6 +215,7 @@ class Discovery:
             self.fabric.store.pairs,
             owner=self.fabric.store.nics,
             enough=used.enough,
+            far=used.far,
             is_calm=due.is_calm,
             anew=anew,
         )

@@ -134,6 +134,7 @@ class Fabric:
     def _publish(self, paths: PackedPaths) -> None:
         before = self.routes.paths
         links = tuple(self._numbers.of)
+        links = self.routes.links if links == self.routes.links else links
         if (
             isinstance(before, PackedPaths)
             and before.pairs == paths.pairs

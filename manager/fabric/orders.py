@@ -53,21 +53,19 @@ class _Plan:
         granted = itertools.takewhile(set(self.ports).__contains__, self.candidates)
         self.granted = max(self.granted, len(list(granted)))
 
-    def rests_on(
-        self, ports: Collection[int], heard: Collection[int] | None, enough: int | None, left: int
-    ) -> bool:
+    def rests_on(self, of: "_RestsOn", left: int) -> bool:
         """Whether all is as it was when it was seen last that the pair needs no more."""
         settled = self.settled
         return (
             settled is not None
-            and settled[0] is ports
-            and settled[1] is heard
-            and settled[2] == enough
+            and settled[0] is of[0]
+            and settled[1] is of[1]
+            and settled[2:] == of[2:]
             and len(self.ports) <= left
         )
 
 
-_RestsOn = tuple[Collection[int], Collection[int] | None, int | None]
+_RestsOn = tuple[Collection[int], Collection[int] | None, int | None, bool]
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,7 @@ class _Facts:
     traced: Mapping[Pair, Collection[int]]
     owner: Mapping[str, str]
     enough: Mapping[Pair, int]
+    far: Collection[Pair]
     is_calm: bool
     anew: Collection[Pair] | None
 
@@ -127,6 +126,7 @@ class Orders:
         *,
         owner: Mapping[str, str],
         enough: Mapping[Pair, int] = _NO_PAIRS,
+        far: Collection[Pair] = frozenset(),
         is_calm: bool = True,
         anew: Collection[Pair] | None = None,
     ) -> bool:
@@ -139,11 +139,12 @@ class Orders:
             traced: ports of each pair whose hops were told.
             owner: the NIC of each address.
             enough: of pairs that need no more than some different paths, how many; the others need every link.
+            far: those of them that lead to other pods: of the links between these leaves some may stay unknown.
             is_calm: whether paths have stopped changing: while they change, some are known as they were and others as
                 they are, and a pair only seems to lack one.
             anew: the pairs of which `path_counts` or `traced` may say something else than before; None for all.
         """
-        facts = _Facts(path_counts, traced, owner, enough, is_calm, anew)
+        facts = _Facts(path_counts, traced, owner, enough, far, is_calm, anew)
         in_use = {host: pairs for host, pairs in in_use.items() if pairs}
         budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(in_use)))
         stale = self._stale(in_use, budget, anew)
@@ -177,9 +178,9 @@ class Orders:
         left = _Budget.of_host(self._budget, in_use)
         for pair, ports in in_use.items():
             plan, most = self._plans.get(pair), left.of(ports)
-            rests_on = ports, facts.traced.get(pair), facts.enough.get(pair)
+            rests_on = ports, facts.traced.get(pair), facts.enough.get(pair), pair in facts.far
             is_known = facts.anew is not None and pair not in facts.anew
-            is_settled = plan is not None and is_known and plan.rests_on(*rests_on, most)
+            is_settled = plan is not None and is_known and plan.rests_on(rests_on, most)
             if plan is None:
                 switches = facts.path_counts.switches(pair[0], facts.owner.get(pair[1], ""))
                 plan = self._plans[pair] = _Plan(switches=switches)
@@ -195,11 +196,11 @@ class Orders:
 
     def _look(self, plan: _Plan, pair: Pair, path_counts: PathCounts, of: _RestsOn, *, is_calm: bool) -> None:
         """See whether a pair is to have more ports."""
-        ports, heard, enough = of
+        ports, heard, enough, is_far = of
         plan.in_use = tuple(ports)[:MOST_IN_USE]
         lacks = False
         if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
-            lacks = path_counts.lacks(pair, enough)
+            lacks = path_counts.lacks(pair, enough, is_far=is_far)
             self.waits |= _grow(plan, lacks=lacks, is_calm=is_calm)
         plan.settled = None if lacks or plan.waited else of
 

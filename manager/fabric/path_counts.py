@@ -12,8 +12,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.bus.messages import host_of
 from manager.fabric.choice import CONFIDENCE, confidence
-from manager.fabric.routes import MARK, NOWHERE, DirectedLink, PackedPaths, Pair, Routes
+from manager.fabric.routes import MARK, NOWHERE, DirectedLink, PackedPaths, Pair, Routes, is_nic
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
@@ -135,13 +136,14 @@ class PathCounts:
         before: those of an earlier snapshot, where there are any.
 
     Attributes:
+        version: of the snapshot.
         rerouted: pairs whose paths are others than before.
         recounted: pairs of which something else may be known than before.
         counted: what those of the next snapshot go on from.
     """
 
     def __init__(self, routes: Routes, before: "PathCounts | None" = None) -> None:
-        self._routes = routes
+        self._routes, self.version = routes, routes.version
         self.rerouted: Collection[Pair] = ()
         self.recounted: Collection[Pair] = ()
         self._number: Mapping[Pair, int] = {}
@@ -177,21 +179,24 @@ class PathCounts:
         """The most different paths that are known between two leaves; 0 where none is."""
         return int(self.counted.of_peers[:, PEER_PATHS].max(initial=0))
 
-    def lacks(self, pair: Pair, enough: int | None = None) -> bool:
+    def lacks(self, pair: Pair, enough: int | None = None, *, is_far: bool = False) -> bool:
         """Whether a pair has too few paths: fewer links than all others between its leaves, or some may be unknown.
 
         Args:
             pair: of which something is known; of another one that is not said.
             enough: so many different paths will do, and fewer where there are no more; None where all links are needed.
+            is_far: whether links that are unknown do not matter where these are enough.
         """
         number = self._number.get(pair)
         peer = NOWHERE if number is None else int(self.counted.peer_of[number])
         if peer < 0:
             return False
         ports, peer_paths, peer_links, width, _ = self.counted.of_peers[peer].tolist()
+        _, paths, links = self.counted.of_pairs[number].tolist()
+        if is_far and enough is not None:
+            return bool(paths < enough and (paths < peer_paths or not _is_sure(ports, peer_paths)))
         if not _is_sure(ports, width):
             return True
-        _, paths, links = self.counted.of_pairs[number].tolist()
         return bool(links < peer_links if enough is None else paths < min(enough, peer_paths))
 
     def switches(self, src: str, dst: str) -> int | None:
@@ -204,9 +209,15 @@ class PathCounts:
         peer = None if first is None or last is None else self.counted.peers.get(_between(first, last))
         return None if peer is None else int(self.counted.of_peers[peer, PEER_SWITCHES]) or None
 
-    def covered_leaves(self) -> set[str]:
-        """Leaves from which all links to each leaf that any path leads to are known, as far as can be told."""
+    def covered_leaves(self, hosts: Collection[str] | None = None) -> set[str]:
+        """Leaves from which all links to each leaf that any path leads to are known, as far as can be told.
+
+        Args:
+            hosts: only what lies between leaves of these is looked at, and told; None for all.
+        """
         is_known = self.counted.peer_of >= 0
+        if hosts is not None:
+            is_known[is_known] = self._are_between(hosts)[self.counted.peer_of[is_known]]
         leaf = self.counted.ends.into[self.counted.first_link[is_known]]
         told = np.column_stack(
             [leaf, self.counted.of_peers[self.counted.peer_of[is_known]][:, [PEER_PORTS, PEER_WIDTH]]]
@@ -214,6 +225,16 @@ class PathCounts:
         unsure = {at for at, ports, width in np.unique(told, axis=0).tolist() if not _is_sure(ports, width)}
         names = list(self.counted.ends.number)
         return {names[at] for at in set(leaf.tolist()) - unsure}
+
+    def _are_between(self, hosts: Collection[str]) -> NDArray[np.bool_]:
+        """Which peers are two leaves of some hosts, shape (peers,)."""
+        number = self.counted.ends.number
+        is_theirs = np.zeros(len(number), bool)
+        for a, b in self.counted.links:
+            if is_nic(a) and host_of(a) in hosts:
+                is_theirs[number[b]] = True
+        first, last = np.divmod(np.fromiter(self.counted.peers, np.int64), _MOST_NODES)
+        return np.asarray(is_theirs[first] & is_theirs[last], bool)
 
     def _count(self, paths: PackedPaths) -> tuple[Rows, Rows]:
         """Count what is not as it was; the numbers of pairs with other paths, and with other counts."""

@@ -79,7 +79,7 @@ class Routes:
     Attributes:
         version: another one whenever a path's links are others.
         links: every link of every path; a link keeps its number from one version to the next, so those that no path
-            crosses any more stay for a while.
+            crosses any more stay for a while. The same object while they are the same.
         paths: the numbers of each path's links in `links`, in the order of travel.
     """
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from cwdp.shared.bus.messages import ProbeEdge, nic_id
+from cwdp.shared.bus.messages import ProbeEdge, host_of, nic_id
 from manager.fabric.routes import Pair
 from manager.overrides.steering import SteerOverride
 
@@ -46,6 +46,7 @@ class Gathered:
         in_use: the ports of each pair, probed pairs first, then those steered, then those with traffic.
         wanted: the same with those that would be probed where nothing spoke for others.
         enough: of pairs between which nothing but probes goes, how many different paths these need.
+        far: those of them that lead to hosts of other pods.
         replies: pairs that replies to its probes go between.
     """
 
@@ -53,6 +54,7 @@ class Gathered:
     in_use: Mapping[Pair, Ports]
     wanted: Mapping[Pair, Ports]
     enough: Mapping[Pair, int]
+    far: frozenset[Pair]
     replies: frozenset[Pair]
 
 
@@ -60,7 +62,7 @@ class UsedPorts:
     """The ports of all hosts.
 
     Attributes:
-        in_use, enough: see `Gathered`, of all hosts. A pair's ports are the same object while they are equal.
+        in_use, enough, far: see `Gathered`, of all hosts. A pair's ports are the same object while they are equal.
         wanted: see `Gathered`, by host; a host's is the same object while nothing of it is different.
     """
 
@@ -68,6 +70,8 @@ class UsedPorts:
         self.in_use: dict[Pair, Ports] = {}
         self.wanted: dict[str, Mapping[Pair, Ports]] = {}
         self.enough: dict[Pair, int] = {}
+        self.far: set[Pair] = set()
+        self._ours: Collection[str] | None = None
         self._hosts: dict[str, Gathered] = {}
         self._owners: Mapping[str, str] = {}
 
@@ -77,6 +81,7 @@ class UsedPorts:
         owners: Mapping[str, str],
         usual: Callable[[Pair], Sequence[int]],
         anew: Collection[str] = (),
+        ours: Collection[str] | None = None,
     ) -> bool:
         """Take in what hosts use now; whether anything is different.
 
@@ -85,11 +90,12 @@ class UsedPorts:
             owners: the NIC at each address; pairs that lead to nobody or to where they come from are left out.
             usual: ports to be probed where nothing speaks for others.
             anew: hosts of which `usual` may say something else than before.
+            ours: the hosts of this pod; None where there are no others.
         """
         before = {host: each for host, each in self._hosts.items() if host not in anew}
-        if owners is not self._owners:
+        if owners is not self._owners or ours != self._ours:
             before = {}
-        self._owners = owners
+        self._owners, self._ours = owners, ours
         hosts = {}
         for host, use in uses.items():
             known = before.get(host)
@@ -99,11 +105,12 @@ class UsedPorts:
         if hosts.keys() == known_before.keys() and all(hosts[host] is known_before[host] for host in hosts):
             return False
         self._hosts = hosts
-        self.in_use, self.enough = {}, {}
+        self.in_use, self.enough, self.far = {}, {}, set()
         self.wanted = {host: each.wanted for host, each in hosts.items()}
         for each in hosts.values():
             self.in_use.update(each.in_use)
             self.enough.update(each.enough)
+            self.far |= each.far
         return True
 
     def replies(self) -> set[Pair]:
@@ -128,6 +135,9 @@ class UsedPorts:
                     of_pair[port] = None
         owner, wanted = self._owners.get, self.wanted.get(host, _NO_PORTS)
         in_use = {pair: mine for pair, mine in ports.items() if owner(pair[1]) not in (None, pair[0])}
+        enough = {
+            pair: len(edge.sports) for edge in use.probed if (pair := (edge.src, edge.dst_addr)) not in others
+        }
         return Gathered(
             use,
             {pair: _kept(self.in_use.get(pair), mine) for pair, mine in in_use.items()},
@@ -135,13 +145,15 @@ class UsedPorts:
                 pair: _kept(wanted.get(pair), dict.fromkeys((*mine, *usual(pair))))
                 for pair, mine in in_use.items()
             },
-            {
-                pair: len(edge.sports)
-                for edge in use.probed
-                if (pair := (edge.src, edge.dst_addr)) not in others
-            },
+            enough,
+            frozenset(pair for pair in enough if self._is_far(pair)),
             frozenset((edge.dst, edge.src_addr) for edge in use.probed),
         )
+
+    def _is_far(self, pair: Pair) -> bool:
+        """Whether a pair leads to a host of another pod."""
+        nic = self._owners.get(pair[1])
+        return self._ours is not None and nic is not None and host_of(nic) not in self._ours
 
 
 def _kept(before: Ports | None, now: Ports) -> Ports:

@@ -59,8 +59,8 @@ class Causes:
 
 def find_causes(matrix: PathMatrix) -> Causes:
     """The causes that known paths of a matrix could have met."""
-    subjects = _subjects(matrix.routes.links)
-    rows = meeting(matrix, subjects)
+    subjects, belongs = _subjects(matrix.routes.links)
+    rows = meeting(matrix, belongs)
     first = alike(rows)
     met = np.bincount(rows.indices, minlength=len(subjects)) > 0
     groups: dict[int, list[Subject]] = {}
@@ -71,9 +71,10 @@ def find_causes(matrix: PathMatrix) -> Causes:
 
 
 @lru_cache(maxsize=2)
-def _subjects(links: tuple[DirectedLink, ...]) -> Sequence[Subject]:
-    """What can be a cause; paths change more often than links, and there are many."""
-    return tuple(whole(every_subject(links)))
+def _subjects(links: tuple[DirectedLink, ...]) -> tuple[Sequence[Subject], csr_array]:
+    """What can be a cause, and which links are of it; paths change more often than links, and there are many."""
+    subjects = tuple(whole(every_subject(links)))
+    return subjects, belonging(links, subjects)
 
 
 def priors(classes: Iterable[Class]) -> NDArray[np.float64]:
@@ -81,15 +82,19 @@ def priors(classes: Iterable[Class]) -> NDArray[np.float64]:
     return np.array([PRIOR[each.subject.kind] for each in classes])
 
 
-def meeting(matrix: PathMatrix, subjects: Sequence[Subject]) -> csr_array:
-    """1 where a row's round trip meets a subject, shape (rows, subjects)."""
-    number = {link: i for i, link in enumerate(matrix.routes.links)}
+def belonging(links: Sequence[DirectedLink], subjects: Sequence[Subject]) -> csr_array:
+    """1 where a link is of a subject, shape (links, subjects)."""
+    number = {link: i for i, link in enumerate(links)}
     pairs = [
         (number[link], j) for j, subject in enumerate(subjects) for link in subject.links if link in number
     ]
     where = np.array(pairs, np.int64).reshape(-1, 2)
-    members = csr_array((np.ones(len(where)), (where[:, 0], where[:, 1])), shape=(len(number), len(subjects)))
-    rows = csr_array(matrix.round_trip @ members)
+    return csr_array((np.ones(len(where)), (where[:, 0], where[:, 1])), shape=(len(number), len(subjects)))
+
+
+def meeting(matrix: PathMatrix, belongs: csr_array) -> csr_array:
+    """1 where a row's round trip meets a subject, shape (rows, subjects); `belongs` as of `belonging`."""
+    rows = csr_array(matrix.round_trip @ belongs)
     rows.data[:] = 1.0
     return rows
 
@@ -128,6 +133,9 @@ def every_subject(links: Iterable[DirectedLink]) -> Iterable[Subject]:
 
 def class_of(group: Iterable[Subject]) -> Class:
     """Causes that the same probes meet. One way of a link stands behind the link itself, which stands behind nothing of another link."""
+    group = list(group)
+    if len(group) == 1:
+        return Class(group[0], ())
     group = sorted(group, key=lambda subject: (RANKS[subject.kind], subject.name))
     named = group[0]
     cables = {subject.links[0] for subject in group if subject.kind == "link"}

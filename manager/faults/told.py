@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from manager.faults.causes import meeting, perhaps_crossing
+from manager.faults.causes import belonging, meeting, perhaps_crossing
 from manager.faults.finding import Subject
 from manager.links.matrix import PathMatrix
 
@@ -85,7 +85,8 @@ class Told:
         if self._matrix is None or not self._subjects:
             self.rows = self.near = np.zeros(0, bool)
             return
-        self._meets = csc_array(meeting(self._matrix, list(self._subjects.values())))
+        belongs = belonging(self._matrix.routes.links, list(self._subjects.values()))
+        self._meets = csc_array(meeting(self._matrix, belongs))
         every = range(len(self._subjects))
         self.rows, self.near = self._any(every), self._near(every)
 

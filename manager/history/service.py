@@ -273,14 +273,15 @@ class History:
         started = time.monotonic()
         discovery, planner = self._state.discovery, self._state.planner
         model, aside = discovery.model(), sorted(discovery.fabric.aside)
-        owners = self._state.members.nics_by_address
+        owners, ours = self._state.members.nics_by_address, self._state.members.ours_of_several
         counts, avoided = discovery.path_counts, planner.standing.dead
-        seen = model.routes, self._state.members.version, counts, aside, avoided, self._settles(started)
+        versions = model.routes.version, self._state.members.version, counts.version
+        seen = *versions, aside, avoided, self._settles(started)
         if self._seen == seen:
             return
 
         def work() -> Elements:
-            covered = counts.covered_leaves()
+            covered = counts.covered_leaves(ours)
             suspects = miswired(model, address_of_each(owners), covered.__contains__)
             return elements(model, suspects, aside, avoided)
 

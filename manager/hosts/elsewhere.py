@@ -4,7 +4,7 @@ Times are seconds of the manager's monotonic clock.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -16,6 +16,9 @@ LAPSE_S = 60.0
 """A pod that is not told of for so long has no hosts any more."""
 
 HEARD_S = 10.0
+LEFT_S = 3_600.0
+"""For so long it is known whose addresses were whose: nothing rests on other NICs while a host is away and comes back."""
+
 MOST_PODS, MOST_NICS = 64, 8_192
 REASONS = ("ok", "old_leader", "too_many", "held_here", "held_elsewhere")
 
@@ -49,6 +52,8 @@ class Elsewhere:
         hosts: by name.
         pod_of: the pod of each.
         addresses: the NIC that has each address.
+        left: the NIC that had each address which none has now, of hosts that are nobody's by now: for `LEFT_S`, and the last
+            `MOST_NICS` at most.
         apart: how far the timelines of pods are ahead of this one's, where that is known; see `manager.pods.timelines`.
         version: another one whenever hosts, their NICs or addresses are others.
         told: messages and hosts by what became of them (`REASONS`).
@@ -60,6 +65,8 @@ class Elsewhere:
         self.version = 0
         self.told: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self.addresses: dict[str, str] = {}
+        self.left: dict[str, str] = {}
+        self._left_s: dict[str, float] = {}
         self.apart: Mapping[str, Apart] = {}
         self._pods: dict[str, _Pod] = {}
         self._here: frozenset[str] = frozenset()
@@ -108,7 +115,7 @@ class Elsewhere:
         if known is not None and (known.epoch, known.number) == (epoch, number):
             self._refresh(pod)
         else:
-            self._merge()
+            self._merge(now_s)
 
     def step(self, here: Collection[str], now_s: float) -> None:
         """Let go of pods that are silent, and of hosts that are up in this one."""
@@ -117,7 +124,10 @@ class Elsewhere:
             del self._pods[pod]
         if silent or (self._here != frozenset(here)):
             self._here = frozenset(here)
-            self._merge()
+            self._merge(now_s)
+        old = [address for address, left_s in self._left_s.items() if now_s - left_s > LEFT_S]
+        self.version += bool(old)
+        self._forget(old)
 
     def is_heard(self, pod: str, now_s: float) -> bool:
         """Whether a pod is told of now, so that its hosts' lines can be gone by."""
@@ -161,7 +171,11 @@ class Elsewhere:
             if self.pod_of.get(name) == pod:
                 self.hosts[name] = host
 
-    def _merge(self) -> None:
+    def _forget(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            del self.left[address], self._left_s[address]
+
+    def _merge(self, now_s: float) -> None:
         before = {name: (host.nics, self.pod_of[name]) for name, host in self.hosts.items()}
         holders, hosts = dict[str, str](), dict[str, PodHost]()
         for pod in sorted(self._pods):
@@ -177,7 +191,24 @@ class Elsewhere:
         self.hosts, self.pod_of = hosts, holders
         if before != {name: (host.nics, holders[name]) for name, host in hosts.items()}:
             self.version += 1
-            self.addresses = _addresses(hosts)
+            had, self.addresses = self.addresses, _addresses(hosts)
+            self._remember(
+                {address: nic for address, nic in had.items() if address not in self.addresses}, now_s
+            )
+        known = [
+            address
+            for address, nic in self.left.items()
+            if address in self.addresses or host_of(nic) in hosts or host_of(nic) in self._here
+        ]
+        self.version += bool(known)
+        self._forget(known)
+
+    def _remember(self, left: Mapping[str, str], now_s: float) -> None:
+        """Keep whose addresses were whose; the latest come last."""
+        self._forget(self.left.keys() & left.keys())
+        self.left |= left
+        self._left_s |= dict.fromkeys(left, now_s)
+        self._forget(list(self.left)[: max(0, len(self.left) - MOST_NICS)])
 
 
 def _addresses(hosts: Mapping[str, PodHost]) -> dict[str, str]:

@@ -60,7 +60,8 @@ class Members:
     def nics_by_address(self) -> Mapping[str, str]:
         """The NIC that has each address; of two that claim one whose it is not proved to be, the one that was there first.
 
-        What is proved here counts before what other pods tell, and that before what hosts only claim here.
+        What is proved here counts before what other pods tell, that before what hosts only claim here, and that before whose it
+        was of hosts that other pods have no more.
         """
         if self._owners_version != self.version:
             version = self.version
@@ -72,7 +73,8 @@ class Members:
                     for address in (nic.ipv4, nic.ipv6):
                         if address is not None:
                             owners.setdefault(address, nic_id(name, nic.ifname))
-            self._owners, self._owners_version = owners, version
+            self._owners = {**self.elsewhere.left, **owners}
+            self._owners_version = version
         return self._owners
 
     @property
@@ -118,6 +120,11 @@ class Members:
             version = self.version
             self._ours, self._ours_version = self.hosts.keys() - self.elsewhere.hosts.keys(), version
         return self._ours
+
+    @property
+    def ours_of_several(self) -> Collection[str] | None:
+        """The same where other pods have hosts too; None where they do not."""
+        return self.ours if self.elsewhere.hosts else None
 
     def follow_elsewhere(self, now_s: float) -> None:
         """See which hosts other pods have; one that is up here is not theirs."""

@@ -8,6 +8,7 @@ from itertools import starmap
 from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import Hello, PathChange, Spread, SteerQp, SteerReport, nic_id
 from cwdp.shared.tcp import SteerTcp
@@ -43,6 +44,7 @@ MOST_BY_HAND = 1 << 18
 
 
 _Wish = TypeVar("_Wish")
+_Links = tuple[DirectedLink, ...]
 
 
 class Note(Protocol):
@@ -111,6 +113,7 @@ class Planner:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.standing = Standing()
         self._put = Routes(), np.zeros(0), np.zeros(0)
+        self._between: tuple[_Links, NDArray[np.intp], _Links] = (), np.zeros(0, np.intp), ()
         self.granted_bps: Mapping[DirectedLink, float] = {}
         self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
@@ -129,11 +132,18 @@ class Planner:
         self._leads = True
 
     @property
-    def wanted(self) -> dict[DirectedLink, tuple[float, float]]:
-        """What queue pairs want of each link between switches, and what it can carry, 0 where unknown; bit/s."""
+    def wanted(self) -> tuple[_Links, NDArray[np.float64]]:
+        """The links between switches, the same object while they are the same, and what queue pairs want of each.
+
+        Beside what they want, what it can carry, 0 where that is not known; bit/s, shape (links, 2).
+        """
         routes, put_bps, capacity_bps = self._put
-        numbers = zip(routes.links, put_bps.tolist(), np.nan_to_num(capacity_bps).tolist(), strict=True)
-        return {link: (put, can) for link, put, can in numbers if not (is_nic(link.a) or is_nic(link.b))}
+        if routes.links is not self._between[0]:
+            is_between = np.array([not (is_nic(a) or is_nic(b)) for a, b in routes.links], bool)
+            between = np.flatnonzero(is_between)
+            self._between = routes.links, between, tuple(routes.links[i] for i in between.tolist())
+        _, between, links = self._between
+        return links, np.column_stack([put_bps, np.nan_to_num(capacity_bps)])[between]
 
     def stand_by(self) -> None:
         """Another manager plans from now on; what hosts say is kept for when that ends."""

@@ -8,14 +8,13 @@ or a host of which it knows one NIC: others may know the rest.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manager.fabric.routes import DirectedLink, is_nic
-from manager.faults.causes import Class, class_of, every_subject, meeting, priors, whole
+from manager.faults.causes import Class, belonging, class_of, every_subject, meeting, priors, whole
 from manager.faults.finding import Subject
 from manager.faults.loss_watch import LEAST_OTHERS
 from manager.faults.losses import LATE_WINDOWS, SPANS
@@ -39,16 +38,13 @@ class Table:
 
     Attributes:
         links: that its probes may cross.
-        class_of: the class of each of `subjects`, `NO_CLASS` where no probe meets it, shape (subjects,).
+        subjects: what its links belong to, and themselves, in an order that the links give; see `told_subjects`.
+        class_of: the class of each of them, `NO_CLASS` where no probe meets it, shape (subjects,).
     """
 
     links: tuple[DirectedLink, ...]
+    subjects: tuple[Subject, ...]
     class_of: Ids
-
-    @cached_property
-    def subjects(self) -> tuple[Subject, ...]:
-        """What its links belong to, and themselves, in an order that the links give."""
-        return told_subjects(self.links)
 
     @property
     def classes(self) -> int:
@@ -133,23 +129,27 @@ class Teller:
 
     Args:
         matrix: which links the rows cross.
+        before: an earlier one; what depends on the links alone is taken over while they are the same.
 
     Attributes:
         matrix: the same.
         table: what is told of.
+        belongs: which links are of which of its subjects, as of `belonging`.
     """
 
-    def __init__(self, matrix: PathMatrix) -> None:
+    def __init__(self, matrix: PathMatrix, before: "Teller | None" = None) -> None:
         self.matrix = matrix
         links = matrix.routes.links
-        subjects = told_subjects(links)
-        rows = meeting(matrix, subjects)
+        known = None if before is None or before.table.links is not links else before
+        subjects = told_subjects(links) if known is None else known.table.subjects
+        self.belongs: csr_array = belonging(links, subjects) if known is None else known.belongs
+        rows = meeting(matrix, self.belongs)
         met = np.bincount(rows.indices, minlength=len(subjects)) > 0
         first = alike(rows)
         firsts, number = np.unique(first[met], return_inverse=True)
         of_class = np.full(len(subjects), NO_CLASS, np.int32)
         of_class[met] = number
-        self.table = Table(links, of_class)
+        self.table: Table = Table(links, subjects, of_class)
         self._by_class = csr_array(rows[:, firsts].T)
 
     def sums(self, probes: Snapshot) -> Sums:
@@ -210,13 +210,11 @@ class Joined:
         prior: log prior, shape (classes,).
         place: the class of each pod that is part of each, `NO_CLASS` where that pod's probes do not meet it; shape
             (pods, classes).
-        number: the class of each that is told of, by its kind and name.
     """
 
     classes: tuple[Class, ...]
     prior: Floats
     place: NDArray[np.intp]
-    number: dict[tuple[str, str], int]
 
     @property
     def pods(self) -> NDArray[np.intp]:
@@ -224,34 +222,55 @@ class Joined:
         return np.asarray(np.count_nonzero(self.place != NO_CLASS, axis=0), np.intp)
 
 
-def joined(tables: Sequence[Table]) -> Joined:
-    """The classes of what several pods tell of: causes share one that share one in every pod."""
-    subjects = _union(tables)
-    number = {(each.kind, each.name): i for i, each in enumerate(subjects)}
+class Union:
+    """What the links of several tables together belong to, as far as it can be a cause.
+
+    Args:
+        tables: whose links.
+
+    Attributes:
+        subjects: what can be a cause.
+        where: of each table the place of each of its subjects among these, `NO_CLASS` for none; shape (subjects,) each.
+    """
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self._of = tuple(table.links for table in tables)
+        self.subjects = whole(every_subject(dict.fromkeys(link for links in self._of for link in links)))
+        number = {(each.kind, each.name): i for i, each in enumerate(self.subjects)}
+        self.where = [
+            np.array([number.get((each.kind, each.name), NO_CLASS) for each in table.subjects], np.intp)
+            for table in tables
+        ]
+
+    def is_of(self, tables: Sequence[Table]) -> bool:
+        """Whether these tables have the same links, as objects."""
+        return len(tables) == len(self._of) and all(
+            table.links is links for table, links in zip(tables, self._of, strict=True)
+        )
+
+
+def joined(tables: Sequence[Table], union: Union | None = None) -> Joined:
+    """The classes of what several pods tell of: causes share one that share one in every pod.
+
+    Args:
+        tables: of each pod.
+        union: of them, or of others with the same links.
+    """
+    union = Union(tables) if union is None else union
+    subjects = union.subjects
     place = np.full((len(tables), len(subjects)), NO_CLASS, np.intp)
-    for pod, table in enumerate(tables):
-        told = [number.get((each.kind, each.name), NO_CLASS) for each in table.subjects]
-        where = np.array(told, np.intp)
+    for pod, (table, where) in enumerate(zip(tables, union.where, strict=True)):
         known = where != NO_CLASS
         place[pod, where[known]] = table.class_of[known]
     met = np.flatnonzero((place != NO_CLASS).any(axis=0))
     if not len(met):
-        return Joined((), np.zeros(0), place[:, met], {})
+        return Joined((), np.zeros(0), place[:, met])
     together, first, of_class = np.unique(place[:, met], axis=1, return_index=True, return_inverse=True)
     groups: list[list[Subject]] = [[] for _ in first]
     for i, which in zip(met.tolist(), of_class.ravel().tolist(), strict=True):
         groups[which].append(subjects[i])
     classes = tuple(map(class_of, groups))
-    numbers: dict[tuple[str, str], int] = {
-        (each.kind, each.name): which for which, group in enumerate(groups) for each in group
-    }
-    return Joined(classes, priors(classes), np.asarray(together, np.intp), numbers)
-
-
-def _union(tables: Sequence[Table]) -> list[Subject]:
-    """What all links together belong to, as far as it can be a cause."""
-    links = dict.fromkeys(link for table in tables for link in table.links)
-    return whole(every_subject(links))
+    return Joined(classes, priors(classes), np.asarray(together, np.intp))
 
 
 class JointSums:

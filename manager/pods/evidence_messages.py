@@ -16,9 +16,11 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.packing import packed, row_bytes, rows_of, unpacked
+from manager.fabric.routes import DirectedLink
+from manager.faults.finding import Subject
 from manager.faults.losses import SPANS
 from manager.faults.told import Counts
-from manager.pods.evidence import NO_CLASS, RANK_BINS, Sums, Table
+from manager.pods.evidence import NO_CLASS, RANK_BINS, Sums, Table, told_subjects
 from manager.pods.link_names import links_of, named
 
 FRESH_S = 2.0
@@ -104,16 +106,21 @@ class PackedTable:
     classes: bytes
 
     @classmethod
-    def of(cls, table: Table) -> "PackedTable":
+    def of(cls, table: Table, same_links: "PackedTable | None" = None) -> "PackedTable":
         """Pack one.
+
+        Args:
+            table: which.
+            same_links: of a table with the same links, where there is one.
 
         Raises:
             TooLargeError: there are more links than a message holds.
         """
+        classes = packed(row_bytes(table.class_of.astype(CLASS_ROW["number"]).view(CLASS_ROW)))
+        if same_links is not None:
+            return cls(same_links.nodes, same_links.links, classes)
         nodes, ends = named(table.links)
-        links = np.array(ends, LINK_ROW)
-        classes = table.class_of.astype(CLASS_ROW["number"]).view(CLASS_ROW)
-        return cls(nodes, packed(row_bytes(links)), packed(row_bytes(classes)))
+        return cls(nodes, packed(row_bytes(np.array(ends, LINK_ROW))), classes)
 
 
 def evidence(
@@ -157,23 +164,37 @@ def _ranks_rows(ranks: NDArray[np.float64]) -> NDArray[np.void]:
     return rows
 
 
-def table_of(message: Evidence) -> Table:
+def table_of(message: Evidence, same_links: Table | None = None) -> Table:
     """What a message tells of.
+
+    Args:
+        message: which.
+        same_links: of an earlier one with the same links, where there is one.
 
     Raises:
         ValueError: it cannot be.
+    """
+    links, subjects = _links(message) if same_links is None else (same_links.links, same_links.subjects)
+    class_of = np.array(rows_of(unpacked(message.classes), CLASS_ROW)["number"], np.int32)
+    table = Table(links, subjects, class_of)
+    used = np.unique(class_of[class_of != NO_CLASS])
+    if len(class_of) != len(table.subjects) or not np.array_equal(used, np.arange(len(used))):
+        raise ValueError("causes that the links do not give")
+    return table
+
+
+def _links(message: Evidence) -> tuple[tuple[DirectedLink, ...], tuple[Subject, ...]]:
+    """The links of a message, and what they belong to.
+
+    Raises:
+        ValueError: they cannot be.
     """
     nodes, links = links_of(message.nodes, rows_of(unpacked(message.links), LINK_ROW))
     if len(set(nodes)) < len(nodes) or not all(map(_is_sane, nodes)):
         raise ValueError("nodes that cannot be")
     if len(set(links)) < len(links) or any(a == b for a, b in links):
         raise ValueError("links that cannot be")
-    class_of = np.array(rows_of(unpacked(message.classes), CLASS_ROW)["number"], np.int32)
-    table = Table(tuple(links), class_of)
-    used = np.unique(class_of[class_of != NO_CLASS])
-    if len(class_of) != len(table.subjects) or not np.array_equal(used, np.arange(len(used))):
-        raise ValueError("causes that the links do not give")
-    return table
+    return tuple(links), told_subjects(links)
 
 
 def _is_sane(node: str) -> bool:
@@ -253,7 +274,7 @@ class Inbox:
         if before is not None and (message.epoch, message.seq) <= (before[0].epoch, before[0].seq):
             return "not_newer"
         try:
-            table = _same_table(message, before) or table_of(message)
+            table = _table(message, before)
             sums = sums_of(message, table.classes)
             heard = Heard(table, sums, now_s, message.epoch, message.explained, message.counted)
         except (ValueError, msgspec.DecodeError):
@@ -271,14 +292,15 @@ class Inbox:
         }
 
 
-def _same_table(message: Evidence, before: tuple[Evidence, Heard] | None) -> Table | None:
-    """The table of the message before, where this one's is the same."""
+def _table(message: Evidence, before: tuple[Evidence, Heard] | None) -> Table:
+    """What a message tells of; what is the same as in the message before is the same object.
+
+    Raises:
+        ValueError: it cannot be.
+    """
     if before is None:
-        return None
-    earlier = before[0]
-    is_same = (message.nodes, message.links, message.classes) == (
-        earlier.nodes,
-        earlier.links,
-        earlier.classes,
-    )
-    return before[1].table if is_same else None
+        return table_of(message)
+    earlier, table = before[0], before[1].table
+    if (message.nodes, message.links) != (earlier.nodes, earlier.links):
+        return table_of(message)
+    return table if message.classes == earlier.classes else table_of(message, table)

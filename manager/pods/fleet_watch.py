@@ -23,7 +23,7 @@ from manager.faults.watch import FaultWatch
 from manager.hosts.members import Members
 from manager.links.matrix import PathMatrix
 from manager.pods.deciders import Deciders
-from manager.pods.evidence import Joined, JointSums, Snapshot, Table, Teller, joined
+from manager.pods.evidence import Joined, JointSums, Snapshot, Table, Teller, Union, joined
 from manager.pods.evidence_messages import Evidence, Heard, Inbox, PackedTable, evidence
 from manager.pods.findings_messages import (
     MOST_FINDINGS,
@@ -94,6 +94,7 @@ class FleetWatch:
         self._teller: tuple[Teller, PackedTable] | None = None
         self._evidence: tuple[float, int] = float("-inf"), 0
         self._joined: tuple[tuple[Table, ...], Joined] = (), joined([])
+        self._union = Union([])
         self._aligned_s = float("-inf")
         faults.losses.decides = self._decides
         faults.keeps = lambda subject: self._is_alone or self._deciders.keeps(self._links, subject)
@@ -308,7 +309,8 @@ class FleetWatch:
     async def _tell_of(self, matrix: PathMatrix, duty: str) -> tuple[Teller, PackedTable]:
         """What sums are made by."""
         if self._teller is None or self._teller[0].matrix is not matrix:
-            self._teller = await self._worked(matrix, duty, lambda: _teller(matrix))
+            before = self._teller
+            self._teller = await self._worked(matrix, duty, lambda: _teller(matrix, before))
         return self._teller
 
     async def _sum_up(self, matrix: PathMatrix, name: int, counted: set[str]) -> Heard | None:
@@ -369,8 +371,8 @@ class FleetWatch:
         before, whole = self._joined
         if len(before) != len(tables) or any(a is not b for a, b in zip(before, tables, strict=True)):
             is_large = sum(len(table.links) for table in tables) > THREAD_ABOVE_ROWS
-            work = partial(self._duties.timed, "root", partial(joined, tables))
-            whole = await asyncio.to_thread(work) if is_large else work()
+            work = partial(self._duties.timed, "root", partial(_joined, tables, self._union))
+            self._union, whole = await asyncio.to_thread(work) if is_large else work()
             self._joined = tables, whole
         return whole
 
@@ -380,6 +382,13 @@ class FleetWatch:
         return await asyncio.to_thread(timed) if len(matrix.known) > THREAD_ABOVE_ROWS else timed()
 
 
-def _teller(matrix: PathMatrix) -> tuple[Teller, PackedTable]:
-    teller = Teller(matrix)
-    return teller, PackedTable.of(teller.table)
+def _teller(matrix: PathMatrix, before: tuple[Teller, PackedTable] | None) -> tuple[Teller, PackedTable]:
+    earlier, packed = before or (None, None)
+    teller = Teller(matrix, earlier)
+    has_same = earlier is not None and earlier.table.links is teller.table.links
+    return teller, PackedTable.of(teller.table, packed if has_same else None)
+
+
+def _joined(tables: tuple[Table, ...], union: Union) -> tuple[Union, Joined]:
+    union = union if union.is_of(tables) else Union(tables)
+    return union, joined(tables, union)

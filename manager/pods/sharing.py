@@ -7,103 +7,27 @@ all rows on the bus are: at most 1 MiB each before that.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
-import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
 
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.packing import TooLargeError, packed, row_bytes, rows_of, unpacked
+from cwdp.shared.bus.packing import TooLargeError
 from cwdp.shared.bus.subjects import pod_granted, pod_wants
 from manager.duties import Duties
 from manager.fabric.routes import DirectedLink
 from manager.planner.planner import Planner
-from manager.pods.grants import LAST_S, grants, shares
-from manager.pods.link_names import links_of, named
+from manager.pods.grants import LAST_S, shares
+from manager.pods.link_rates import GRANT_ROW, WANT_ROW, Divider, LinkRates, LinkRows, Namer, Told, told_by
 from manager.pods.pods import SILENT_S, Pods
 
 EVERY_S = 1.0
 TURN_S = 5.0
 """For so long one pod in need gets what nobody wants."""
 
-MOST_BPS = 1e15
 REASONS = ("ok", "not_newer", "not_sane", "not_the_root")
-
-WANT_ROW = np.dtype([("a", "<u4"), ("b", "<u4"), ("wanted_bps", "<f8"), ("capacity_bps", "<f8")])
-"""A link by the places of its ends in the list of nodes; its capacity is 0 where it is not known."""
-
-GRANT_ROW = np.dtype([("a", "<u4"), ("b", "<u4"), ("granted_bps", "<f8")])
-
-Wanted = Mapping[DirectedLink, tuple[float, float]]
-"""What a pod wants of each link, and what the link can carry by its estimate, 0 where there is none."""
-
-
-class LinkRows(Struct, frozen=True, kw_only=True):
-    """What a pod's leader says of links: WANT_ROWs to the root, GRANT_ROWs from it.
-
-    Attributes:
-        pod: whose leader says so.
-        epoch, seq: of that leader, and of its messages; later ones are higher.
-        nodes, rows: packed.
-    """
-
-    pod: str
-    epoch: int
-    seq: int
-    nodes: bytes
-    rows: bytes
-
-
-def link_rows(pod: str, epoch: int, seq: int, told: Mapping[DirectedLink, tuple[float, ...]]) -> LinkRows:
-    """A message of one or two numbers for each link.
-
-    Raises:
-        TooLargeError: there are more links than a message holds.
-    """
-    is_want = len(next(iter(told.values()), ())) > 1
-    nodes, ends = named(told)
-    rows = np.array(
-        [(*places, *numbers) for places, numbers in zip(ends, told.values(), strict=True)],
-        WANT_ROW if is_want else GRANT_ROW,
-    )
-    return LinkRows(pod=pod, epoch=epoch, seq=seq, nodes=nodes, rows=packed(row_bytes(rows)))
-
-
-def told_by(message: LinkRows, dtype: np.dtype[np.void]) -> dict[DirectedLink, tuple[float, ...]]:
-    """The numbers of each link.
-
-    Raises:
-        ValueError: they cannot be.
-    """
-    rows = rows_of(unpacked(message.rows), dtype)
-    _, links = links_of(message.nodes, rows)
-    numbers = np.stack([rows[name] for name in (dtype.names or ())[2:]], axis=1)
-    if not ((numbers >= 0) & (numbers <= MOST_BPS)).all():
-        raise ValueError("rates that cannot be")
-    return dict(zip(links, map(tuple, numbers.tolist()), strict=True))
-
-
-def divided(wants: Mapping[str, Wanted], turn: int) -> dict[str, dict[DirectedLink, float]]:
-    """What each pod is granted of the links that others want as well, of a capacity that some pod knows.
-
-    A link can carry what the pod says that saw it carry most: one that others load as well was seen full with a part.
-    """
-    known: dict[DirectedLink, float] = {}
-    users: Counter[DirectedLink] = Counter()
-    for wanted in wants.values():
-        users.update(wanted.keys())
-        for link, (_, capacity_bps) in wanted.items():
-            known[link] = max(known.get(link, 0.0), capacity_bps)
-    links = sorted(link for link, count in users.items() if count > 1 and known[link] > 0)
-    if not links:
-        return {pod: {} for pod in wants}
-    demand: NDArray[np.float64] = np.array(
-        [[wanted.get(link, (0.0, 0.0))[0] for link in links] for wanted in wants.values()]
-    )
-    granted = grants(np.array([known[link] for link in links]), demand, turn)
-    return {pod: dict(zip(links, row.tolist(), strict=True)) for pod, row in zip(wants, granted, strict=True)}
+CAPACITY = 1
+"""Which of the rates that are wanted tells what a link can carry."""
 
 
 class Sharing:
@@ -135,7 +59,10 @@ class Sharing:
         self._bus, self._pods, self._planner, self._duties = bus, pods, planner, duties
         self._epoch, self._now_s = epoch, now_s
         self._seq = 0
-        self._wants: dict[str, tuple[float, tuple[int, int], Wanted]] = {}
+        self._namers: dict[str, Namer] = {}
+        self._divider = Divider()
+        self._wants: dict[str, tuple[float, tuple[int, int], Told]] = {}
+        self._granted_as: Told | None = None
         self._granted: tuple[float, str, tuple[int, int], dict[DirectedLink, float]] | None = None
 
     def listen(self) -> None:
@@ -155,10 +82,10 @@ class Sharing:
         others, root, own = self._pods.others(), self._pods.root, self._bus.pod
         if not others and self._granted is None:
             return
-        wanted = self._planner.wanted
+        wanted = LinkRates(*self._planner.wanted)
         if others and root == own:
             with self._duties.of("root"):
-                self._divide({own: wanted})
+                self._divide(wanted)
         elif others and root is not None:
             self._send(pod_wants(root), wanted)
         self._planner.granted_bps = self._in_force(wanted, 1 + len(others))
@@ -181,11 +108,10 @@ class Sharing:
         if before is not None and number <= before[1]:
             return "not_newer"
         try:
-            told = told_by(message, WANT_ROW)
+            told = told_by(message, WANT_ROW, None if before is None else before[2])
         except (ValueError, msgspec.DecodeError):
             return "not_sane"
-        wanted = {link: (numbers[0], numbers[1]) for link, numbers in told.items()}
-        self._wants[message.pod] = now_s, number, wanted
+        self._wants[message.pod] = now_s, number, told
         return "ok"
 
     def _take_granted(self, message: LinkRows) -> str:
@@ -196,33 +122,33 @@ class Sharing:
         if is_same and before is not None and number <= before[2]:
             return "not_newer"
         try:
-            told = told_by(message, GRANT_ROW)
+            told = self._granted_as = told_by(message, GRANT_ROW, self._granted_as)
         except (ValueError, msgspec.DecodeError):
             return "not_sane"
-        granted = {link: numbers[0] for link, numbers in told.items()}
-        self._granted = now_s, message.pod, number, granted
+        self._granted = now_s, message.pod, number, told.rates.by_link(0)
         return "ok"
 
-    def _divide(self, own: Mapping[str, Wanted]) -> None:
+    def _divide(self, own: LinkRates) -> None:
         now_s = self._now_s()
-        heard = {pod: wanted for pod, (at_s, _, wanted) in self._wants.items() if now_s - at_s < SILENT_S}
-        wants = dict(sorted((heard | dict(own)).items()))
-        for pod, granted in divided(wants, int(now_s / TURN_S)).items():
-            if pod in own:
-                self._granted = now_s, pod, (self._epoch(), self._seq), granted
+        heard = {pod: told.rates for pod, (at_s, _, told) in self._wants.items() if now_s - at_s < SILENT_S}
+        wants = dict(sorted({**heard, self._bus.pod: own}.items()))
+        for pod, granted in self._divider.divided(wants, int(now_s / TURN_S)).items():
+            if pod == self._bus.pod:
+                self._granted = now_s, pod, (self._epoch(), self._seq), granted.by_link(0)
             else:
-                self._send(pod_granted(pod), {link: (bps,) for link, bps in granted.items()})
+                self._send(pod_granted(pod), granted)
 
-    def _send(self, subject: str, told: Mapping[DirectedLink, tuple[float, ...]]) -> None:
+    def _send(self, subject: str, told: LinkRates) -> None:
         self._seq += 1
+        namer = self._namers.setdefault(subject, Namer())
         try:
-            message = link_rows(self._bus.pod, self._epoch(), self._seq, told)
+            message = namer.link_rows(self._bus.pod, self._epoch(), self._seq, told)
         except TooLargeError:
             self._bus.counters["dropped_too_large"] += 1
             return
         self._bus.publish(subject, message)
 
-    def _in_force(self, wanted: Wanted, pods: int) -> dict[DirectedLink, float]:
+    def _in_force(self, wanted: LinkRates, pods: int) -> dict[DirectedLink, float]:
         if self._granted is None:
             return {}
         at_s, _, _, granted = self._granted
@@ -231,4 +157,5 @@ class Sharing:
         if pods == 1:
             self._granted = None
             return {}
-        return shares({link: wanted[link][1] for link in granted if link in wanted}, pods)
+        can_bps = wanted.by_link(CAPACITY)
+        return shares({link: can_bps[link] for link in granted if link in can_bps}, pods)

@@ -95,6 +95,11 @@ class FakeClos:
         digest = blake2b(f"{src.address} {dst.address} {sport}".encode(), digest_size=8).digest()
         return [up, *options[int.from_bytes(digest, "little") % len(options)], down]
 
+    def ways(self, src: FakeNic, dst: FakeNic) -> list[list[str]]:
+        """All that packets of a pair may take, but for dead links."""
+        up, down = self.switch("leaf", src.leaf + 1), self.switch("leaf", dst.leaf + 1)
+        return [[up]] if up == down else [[up, *m, down] for m in self._middles(src.leaf, dst.leaf)]
+
     def links(self) -> set[DirectedLink]:
         """Every link that some path between different hosts may cross."""
         found = set()

@@ -66,6 +66,18 @@ async def test_what_has_outlived_a_collection_is_let_be_and_found_by_the_one_of_
     assert gc.get_threshold() == thresholds
 
 
+@asynchronous
+async def test_memory_is_given_back_however_seldom_all_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "LET_BE_EVERY_S", 0.01)
+    monkeypatch.setattr(service, "GIVE_BACK_EVERY_S", 0.05)
+    monkeypatch.setattr(service, "LOOK_AT_ALL_EVERY_S", 3600.0)
+    given_back = list[int]()
+    monkeypatch.setattr(service, "give_back", lambda: given_back.append(1))
+    collecting = asyncio.create_task(service.collect_little())
+    await until(lambda: len(given_back) > 2)
+    await end(collecting)
+
+
 ARENAS = """
 import ctypes, sys, threading
 from cwdp.shared.service import share_arena

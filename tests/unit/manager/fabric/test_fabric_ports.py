@@ -3,13 +3,13 @@
 import dataclasses
 import itertools
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from fabric_fakes import FakeClos, FakeNic
 from msgspec.structs import replace
+from traced_as_ordered import by_host, converge
 
 from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, ProbeEdge, Trace, TraceReport
 from manager.clock.timeline import Identity
@@ -19,7 +19,7 @@ from manager.fabric.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Dis
 from manager.fabric.fabric import Fabric
 from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders
 from manager.fabric.path_counts import Known, PathCounts
-from manager.fabric.routes import DirectedLink, Pair, PathName, Routes
+from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.hosts.members import Members
 from manager.overrides.steering import SteerOverride, SteerTable
 from manager.queue_pairs.traffic import Traffic
@@ -96,35 +96,6 @@ def test_paths_that_are_not_known_are_not_counted() -> None:
     clos, fabric = FakeClos(silent={f"10.254.3.{i}" for i in range(1, 5)}), Fabric()
     clos.tell(fabric, ports=12)
     assert PathCounts(fabric.routes).of("h1/nic0", "10.2.0.1") == Known()
-
-
-def _by_host(in_use: InUse) -> dict[str, InUse]:
-    return {
-        host: {pair: ports for pair, ports in in_use.items() if pair[0].partition("/")[0] == host}
-        for host in {src.partition("/")[0] for src, _ in in_use}
-    }
-
-
-def converge(
-    clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse, enough: Mapping[Pair, int] | None = None
-) -> int:
-    """Order and trace until nothing more is ordered; how many rounds that took."""
-    fabric.know(clos.addresses)
-    nic = {nic.name: nic for nic in clos.all_nics}
-    for turn in range(200):
-        counts = PathCounts(fabric.routes)
-        changed = orders.update(_by_host(in_use), counts, fabric.store.pairs, owner={}, enough=enough or {})
-        if not changed and turn:
-            return turn
-        for host, ordered in orders.by_host.items():
-            traces = [
-                clos.trace(nic[f"{host}/{order.nic}"], nic[clos.addresses[order.dst_addr]], sport)
-                for order in ordered
-                for sport in order.sports
-            ]
-            fabric.hear(TraceReport(host=host, traces=traces), ["nic0", "nic1"], float(turn))
-        fabric.step(float(turn))
-    raise AssertionError("never content")
 
 
 @pytest.mark.parametrize(
@@ -216,10 +187,10 @@ def test_where_nobody_answers_a_batch_is_all_that_is_asked() -> None:
 def test_orders_are_bounded_and_the_same_after_a_restart() -> None:
     in_use = {("h1/nic0", f"10.2.{i // 200}.{i % 200}"): list(range(50_000, 50_064)) for i in range(300)}
     one, other = Orders(), Orders()
-    assert one.update(_by_host(in_use), PathCounts(Routes()), {}, owner={})
-    assert other.update(_by_host(in_use), PathCounts(Routes()), {}, owner={})
+    assert one.update(by_host(in_use), PathCounts(Routes()), {}, owner={})
+    assert other.update(by_host(in_use), PathCounts(Routes()), {}, owner={})
     assert one.by_host == other.by_host
-    assert not one.update(_by_host(in_use), PathCounts(Routes()), {}, owner={})
+    assert not one.update(by_host(in_use), PathCounts(Routes()), {}, owner={})
     assert sum(len(order.sports) for order in one.by_host["h1"]) == MOST_PORTS_A_HOST
     assert one.update({}, PathCounts(Routes()), {}, owner={})
     assert one.by_host == {}

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import msgspec
 from fakes import hello
 
 from cwdp.shared.bus.messages import Nic
-from manager.hosts.elsewhere import HEARD_S, LAPSE_S, MOST_NICS, MOST_PODS, Elsewhere, PodHost
+from manager.hosts.elsewhere import HEARD_S, LAPSE_S, LEFT_S, MOST_NICS, MOST_PODS, Elsewhere, PodHost
 from manager.hosts.members import MISSED_HELLOS, Members
 
 
@@ -110,3 +111,45 @@ def test_what_is_only_claimed_here_does_not_take_an_address_from_another_pod() -
     assert members.nics_by_address[address] == "b1/eth0"
     members.prove({address: "liar/eth0"})
     assert members.nics_by_address[address] == "liar/eth0"
+
+
+def test_whose_addresses_were_whose_is_known_for_a_while_after_hosts_have_left() -> None:
+    members, elsewhere = Members(), Elsewhere()
+    members.elsewhere = elsewhere
+    take(elsewhere, "b", [host("b1", 1), host("b2", 2)])
+    members.follow_elsewhere(0.0)
+    before = dict(members.nics_by_address)
+    take(elsewhere, "b", [host("b2", 2)], number=2, now_s=10.0)
+    members.follow_elsewhere(10.0)
+    assert members.nics_by_address == before
+    assert elsewhere.pod_at("10.9.0.1") is None
+    take(elsewhere, "b", [host("b1", 1), host("b2", 2)], number=3, now_s=20.0)
+    members.follow_elsewhere(20.0)
+    assert members.nics_by_address == before
+    assert not elsewhere.left
+    take(elsewhere, "b", [], number=4, now_s=30.0)
+    take(elsewhere, "c", [host("c1", 2)], now_s=30.0)
+    members.follow_elsewhere(30.0)
+    assert members.nics_by_address == {"10.9.0.1": "b1/eth0", "10.9.0.2": "c1/eth0"}
+    members.hear(msgspec.structs.replace(hello("a1"), nics=[nic(1)]), 31.0)
+    assert members.nics_by_address["10.9.0.1"] == "a1/eth0", "who claims it here counts before who had it"
+    members.forget("a1")
+    version = members.version
+    take(elsewhere, "c", [host("c1", 2)], number=1, now_s=30.0 + LEFT_S)
+    members.follow_elsewhere(31.0 + LEFT_S)
+    assert members.version > version
+    assert members.nics_by_address == {"10.9.0.2": "c1/eth0"}
+
+
+def test_of_addresses_that_were_some_hosts_no_more_are_kept_than_a_pod_may_have() -> None:
+    elsewhere = Elsewhere()
+    for number in range(3):
+        hosts = [
+            PodHost(
+                host=f"b{number}.{i}",
+                nics=[nic(1_000 * (number * 8 + i) + j, f"e{j}") for j in range(MOST_NICS // 8)],
+            )
+            for i in range(8)
+        ]
+        take(elsewhere, "b", hosts, number=number + 1)
+    assert len(elsewhere.left) == MOST_NICS

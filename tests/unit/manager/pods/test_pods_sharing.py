@@ -14,8 +14,9 @@ from cwdp.shared.bus.subjects import is_of_pod, joining, pod_granted, pod_report
 from manager.duties import Duties
 from manager.fabric.routes import DirectedLink
 from manager.pods.grants import LAST_S
+from manager.pods.link_rates import WANT_ROW, Divider, LinkRates, LinkRows, Namer
 from manager.pods.pods import SILENT_S
-from manager.pods.sharing import WANT_ROW, LinkRows, Sharing, divided, link_rows
+from manager.pods.sharing import Sharing
 
 CORE, OTHER, OWN = (DirectedLink("s1", f"c{i}") for i in range(3))
 
@@ -54,7 +55,7 @@ class Pod:
     def __init__(self, bus: Bus, name: str, wanted: dict[DirectedLink, tuple[float, float]]) -> None:
         self.is_up, self.root, self.leads, self.epoch = True, "", True, 5
         self.hears: list[tuple[str, Callable[[LinkRows], None]]] = []
-        self.planner = SimpleNamespace(wanted=wanted, granted_bps={})
+        self.planner = SimpleNamespace(wanted=_columns(wanted), granted_bps={})
         self.pod, self.bus, self.duties = name, bus, Duties()
         seen = SimpleNamespace(
             pod=name,
@@ -76,6 +77,10 @@ class Pod:
     @property
     def granted(self) -> dict[DirectedLink, float]:
         return cast(dict[DirectedLink, float], self.planner.granted_bps)
+
+
+def _columns(wanted: dict[DirectedLink, tuple[float, float]]) -> tuple[tuple[DirectedLink, ...], Any]:
+    return tuple(wanted), np.array(list(wanted.values()), np.float64).reshape(-1, 2)
 
 
 class _Who:
@@ -194,7 +199,7 @@ def test_doubled_late_and_deposed_leaders_words_are_not_heard() -> None:
 def test_absurd_numbers_are_refused(name: str, value: float) -> None:
     bus, pods = _three()
     bus.run(1)
-    message = link_rows("b", 5, 1000, pods[1].planner.wanted)
+    message = Namer().link_rows("b", 5, 1000, LinkRates(*pods[1].planner.wanted))
     rows = rows_of(unpacked(message.rows), WANT_ROW)
     rows[name][0] = value
     bus.deliver(pod_wants("a"), msgspec.structs.replace(message, rows=packed(row_bytes(rows))))
@@ -203,9 +208,51 @@ def test_absurd_numbers_are_refused(name: str, value: float) -> None:
     assert pods[0].sharing.reports["not_sane"] == 3
 
 
+def test_a_link_that_is_told_of_twice_is_refused() -> None:
+    bus, pods = _three()
+    bus.run(1)
+    twice = LinkRates((CORE, CORE), np.array([[1.0, 9.0], [2.0, 9.0]]))
+    bus.deliver(pod_wants("a"), Namer().link_rows("b", 5, 1000, twice))
+    assert pods[0].sharing.reports["not_sane"] == 1
+
+
+def test_a_planner_whose_links_or_rates_are_others_is_granted_by_these() -> None:
+    bus, pods = _three()
+    bus.run(2)
+    pods[1].planner.wanted = _columns({OTHER: (90.0, 90.0), OWN: (0.0, 0.0)})
+    bus.run(2)
+    assert set(pods[0].granted) == {CORE, OTHER, OWN}
+    assert pods[1].granted == pytest.approx({CORE: 20.0, OTHER: 84.0, OWN: 82.0})
+    pods[1].planner.wanted = _columns({OTHER: (0.0, 90.0), OWN: (0.0, 0.0)})
+    bus.run(2)
+    assert _sum(pods, OTHER) == pytest.approx(90.0)
+    assert pods[1].granted[OTHER] < 84.0
+
+
+def _divided(**wants: dict[DirectedLink, tuple[float, float]]) -> dict[str, dict[DirectedLink, float]]:
+    found = Divider().divided({pod: LinkRates(*_columns(each)) for pod, each in wants.items()}, 0)
+    return {pod: each.by_link(0) for pod, each in found.items()}
+
+
 def test_pods_that_share_nothing_are_granted_nothing() -> None:
-    assert divided({"a": {CORE: (1.0, 9.0)}, "b": {OTHER: (1.0, 9.0)}}, 0) == {"a": {}, "b": {}}
-    assert divided({"a": {CORE: (1.0, 0.0)}, "b": {CORE: (1.0, 0.0)}}, 0) == {"a": {}, "b": {}}
+    assert _divided(a={CORE: (1.0, 9.0)}, b={OTHER: (1.0, 9.0)}) == {"a": {}, "b": {}}
+    assert _divided(a={CORE: (1.0, 0.0)}, b={CORE: (1.0, 0.0)}) == {"a": {}, "b": {}}
+    assert _divided(a={}, b={}) == {"a": {}, "b": {}}
+
+
+def test_a_divider_goes_on_with_other_pods_links_and_capacities() -> None:
+    divider = Divider()
+    wants = {pod: LinkRates(*_columns({CORE: (9.0, 12.0), OWN: (1.0, 0.0)})) for pod in "ab"}
+    first = divider.divided(wants, 0)
+    assert first["a"].by_link(0) == pytest.approx({CORE: 6.0})
+    wants["b"] = LinkRates(wants["b"].links, np.array([[3.0, 0.0], [1.0, 4.0]]))
+    second = divider.divided(wants, 0)
+    assert {pod: each.by_link(0) for pod, each in second.items()} == {
+        "a": pytest.approx({CORE: 9.0, OWN: 2.0}),
+        "b": pytest.approx({CORE: 3.0, OWN: 2.0}),
+    }
+    wants["c"] = LinkRates(*_columns({OTHER: (1.0, 1.0)}))
+    assert divider.divided(wants, 0)["c"].by_link(0).keys() == {CORE, OWN}
 
 
 def test_leaders_subjects_are_no_hosts() -> None:
