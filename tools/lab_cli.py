@@ -11,6 +11,7 @@ from tools.experiments.causes.run import causes
 from tools.experiments.contention.run import contention
 from tools.experiments.demo import demo
 from tools.experiments.failover.run import failover
+from tools.experiments.ib_faults.run import ib_faults
 from tools.experiments.incast.run import incast
 from tools.experiments.nic_failover.run import nic_failover
 from tools.experiments.play import play
@@ -50,6 +51,7 @@ run.add_command(causes)
 run.add_command(contention)
 run.add_command(demo)
 run.add_command(failover)
+run.add_command(ib_faults)
 run.add_command(incast)
 run.add_command(nic_failover)
 run.add_command(play)

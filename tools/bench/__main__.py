@@ -21,6 +21,7 @@ PARTS = {
     "liveness": "liveness",
     "faults": "faults",
     "ib-faults": "ib.faults",
+    "ib-known": "ib.known",
     "fabric": "fabric",
     "qp": "qp",
     "placement": "placement.plans",

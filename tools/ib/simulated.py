@@ -32,7 +32,7 @@ class Subnet:
         LabError: it cannot be started.
     """
 
-    def __init__(self, topology: Clos, folder: Path, *, lmc: int = 2, engine: str = "ftree") -> None:
+    def __init__(self, topology: Clos, folder: Path, *, lmc: int = 2, engine: str = "minhop") -> None:
         self._folder, self._lmc, self._engine = folder, lmc, engine
         self._name = f"cwdp-{secrets.token_hex(4)}"
         self._file, self._log = folder / "subnet.net", folder / "ibsim.log"

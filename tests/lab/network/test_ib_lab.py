@@ -12,8 +12,9 @@ from typing import Any
 import need
 import pytest
 from click.testing import CliRunner, Result
-from conftest import lab_name
+from conftest import free_port, lab_name
 
+from cwdp.cli.client import ManagerClient
 from tools.ib.lab import programs, state
 from tools.ib.lab.faults import KEEPER
 from tools.ib.simulated import LIBRARY
@@ -49,7 +50,8 @@ def healed(name: str) -> Iterator[None]:
 
 
 def invoke(*arguments: str, name: str) -> Result:
-    return CliRunner().invoke(lab_group, ["ib", arguments[0], "--name", name, *arguments[1:]])
+    words = 2 if arguments[0] == "fleet" else 1
+    return CliRunner().invoke(lab_group, ["ib", *arguments[:words], "--name", name, *arguments[words:]])
 
 
 def told(*arguments: str, name: str) -> str:
@@ -157,9 +159,33 @@ def test_what_has_counters_grow_is_started_anew_where_it_was_killed(name: str) -
     assert wait_for(lambda: KEEPER in programs.running(name).values(), NOTICED_S)
 
 
+def test_a_fleet_shows_the_subnet_and_goes_alone(name: str) -> None:
+    page = f"127.0.0.1:{free_port()}"
+    told("fleet", "up", "--at", "h1", "--at", "h4", "--page", page, name=name)
+    try:
+        fleet = status(name)["fleet"]
+        assert fleet["readers"] == ["h1", "h4"]
+        client = ManagerClient(fleet["manager"])
+        (subnet,) = client.get("/v1/fabric")["infiniband"]
+        assert (subnet["switch_count"], subnet["nic_count"], subnet["cable_count"]) == (4, 4, 12)
+        again = invoke("fleet", "up", name=name).exception
+        assert "is up in" in str(again)
+        for pid in programs.running(name, "h4"):
+            os.kill(pid, signal.SIGKILL)
+        assert wait_for(lambda: status(name)["lacking"] == ["the fleet's agent at h4"], NOTICED_S)
+    finally:
+        told("fleet", "down", name=name)
+    assert not programs.running(name, "manager", "h1", "h4")
+    assert status(name)["lacking"] == []
+    assert "nothing to do" in told("fleet", "down", name=name)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("fleet", "up", "--at", "l1"), "l1 is no host"),
+        (("fleet", "up", "--at", "h9"), "no node 'h9'"),
+        (("fleet", "up", "--page", "0.0.0.0:9465"), "can be reached from other machines"),
         (("cut", "l1-l2"), "no link between l1 and l2"),
         (("cut", "l1-s9"), "no node 's9'"),
         (("heal", "l1"), "is no link"),

@@ -7,8 +7,10 @@ import click
 from cwdp.cli.output import emit
 from cwdp.errors import LabError
 from tools.ib.lab import faults, lifecycle, links, programs, state
+from tools.ib.lab import fleet as fleets
 from tools.ib.lab import status as report
 from tools.ib.lab.state import Spec
+from tools.lab.fleet.cli import page_option, require_loopback
 from tools.lab.params import RATE
 
 _DEFAULT = Spec()
@@ -121,6 +123,38 @@ def congest(name: str, link: str, port: int | None, rate: float) -> None:
 def heal(name: str, link: str, port: int | None) -> None:
     """Undo everything that was done to LINK; what its ports counted stays."""
     faults.heal(name, link, port)
+
+
+@ib.group()
+def fleet() -> None:
+    """A manager and agents that read the subnet, which stay until `down`."""
+
+
+@fleet.command("up")
+@_name_option
+@click.option(
+    "--at", "readers", default=("h1",), multiple=True, show_default=True, help="A host with an agent."
+)
+@page_option
+def fleet_up(name: str, readers: tuple[str, ...], page: str) -> None:
+    """Start a fleet in a lab that is up, and wait until its manager knows the subnet."""
+    require_loopback(page)
+    socket = fleets.start(name, readers, page)
+    click.echo(
+        f"The fleet is up: a manager, and agents at {', '.join(dict.fromkeys(readers))} that read the subnet."
+    )
+    click.echo(f"manager: unix://{socket}")
+    click.echo(f"page: http://{page}/")
+
+
+@fleet.command("down")
+@_name_option
+def fleet_down(name: str) -> None:
+    """Stop the fleet of a lab; the lab stays."""
+    if fleets.stop(name):
+        click.echo(f"The fleet of the InfiniBand lab {name!r} is gone.")
+    else:
+        click.echo(f"No fleet stands in the InfiniBand lab {name!r}: nothing to do.")
 
 
 @ib.command("exec", context_settings={"ignore_unknown_options": True})

@@ -35,6 +35,13 @@ def require_node(topology: Clos, node: str) -> str:
     return node
 
 
+def require_host(topology: Clos, node: str) -> str:
+    """Return the node; raise `LabError` if it is no host."""
+    if not require_node(topology, node).startswith("h"):
+        raise LabError(f"{node} is no host", "Agents run at hosts: h1, h2.")
+    return node
+
+
 def find(topology: Clos, name: str, port: int | None) -> list[Link]:
     """The links that `h1-l1`, or `l1-s2` and a port of l1, name.
 

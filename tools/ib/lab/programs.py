@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ("OSM_CACHE_DIR", "OSM_TMP_DIR")
 """Where opensm writes. The simulator's library writes into the working directory, and leaves it if it is killed."""
 
-MARK = "IBSIM_SOCKNAME"
+MARK, PART = "IBSIM_SOCKNAME", "CWDP_IB_LAB_PART"
 LEADING = ["setsid", "--fork"]
 END_S, POLL_S = 3.0, 0.02
 
@@ -41,7 +41,13 @@ def environment(name: str, node: str = "") -> dict[str, str]:
 
 
 def start(
-    name: str, argv: Sequence[str], log: Path, *, node: str = "", stdin: int = subprocess.DEVNULL
+    name: str,
+    argv: Sequence[str],
+    log: Path,
+    *,
+    node: str = "",
+    part: str = "",
+    stdin: int = subprocess.DEVNULL,
 ) -> None:
     """Start a program that stays, in a session of its own.
 
@@ -50,9 +56,11 @@ def start(
         argv: of the program.
         log: takes what it says.
         node: where it runs; empty outside of the subnet.
+        part: of the lab, which can be ended alone; what the program starts is of it too.
         stdin: a file descriptor.
     """
     folder = str(log.parent)
+    own = {**dict.fromkeys(FOLDERS, folder), "PYTHONPATH": str(ROOT), **({PART: part} if part else {})}
     with log.open("wb") as output:
         subprocess.run(
             [*LEADING, _program(argv[0]) or argv[0], *argv[1:]],
@@ -60,36 +68,31 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env={**environment(name, node), **dict.fromkeys(FOLDERS, folder), "PYTHONPATH": str(ROOT)},
+            env={**environment(name, node), **own},
             check=True,
         )
 
 
-def running(name: str) -> dict[int, str]:
-    """The programs of a lab that live, but for this process: their names by pid."""
+def running(name: str, *parts: str) -> dict[int, str]:
+    """The programs of a lab that live, but for this process: their names by pid; those of some parts, if some are named."""
     found = {}
     for path in Path("/proc").glob("[1-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-            if int(path.name) != os.getpid() and _is_marked(path, name):
+            if int(path.name) != os.getpid() and _is_marked(path, name, parts):
                 found[int(path.name)] = _title(path)
     return found
 
 
-def end(name: str, *titles: str) -> bool:
-    """End programs of a lab, all unless some are named; ask, wait, then insist. Return whether there was any."""
+def end(name: str, *parts: str) -> bool:
+    """End programs of a lab, all unless parts are named; ask, wait, then insist. Return whether there was any."""
     was_any = False
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid, title in running(name).items():
-            if not titles or title in titles:
-                was_any = True
-                _signal(name, pid, number)
-        if wait_for(lambda: not _left(name, titles), END_S, poll_s=POLL_S):
+        for pid in running(name, *parts):
+            was_any = True
+            _signal(name, pid, number)
+        if wait_for(lambda: not running(name, *parts), END_S, poll_s=POLL_S):
             break
     return was_any
-
-
-def _left(name: str, titles: Sequence[str]) -> bool:
-    return any(not titles or title in titles for title in running(name).values())
 
 
 def _signal(name: str, pid: int, number: int) -> None:
@@ -107,9 +110,11 @@ def _mark(name: str) -> str:
     return f"cwdp-lab-{name}"
 
 
-def _is_marked(path: Path, name: str) -> bool:
+def _is_marked(path: Path, name: str, parts: Sequence[str] = ()) -> bool:
     """A process that has ended and is not yet waited for has no environment."""
-    return f"{MARK}={_mark(name)}".encode() in (path / "environ").read_bytes().split(b"\0")
+    own = set((path / "environ").read_bytes().split(b"\0"))
+    is_of_lab = f"{MARK}={_mark(name)}".encode() in own
+    return is_of_lab and (not parts or any(f"{PART}={part}".encode() in own for part in parts))
 
 
 def _title(path: Path) -> str:

@@ -79,12 +79,13 @@ class Fault(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """Everything that is not derived from the spec; `downed` counts how often each link was cut."""
+    """Everything that is not derived from the spec; `downed` counts how often each link was cut, `readers` are the nodes of its fleet's agents."""
 
     spec: Spec
     phase: Literal["building", "up"] = "building"
     faults: dict[str, Fault] = {}
     downed: dict[str, int] = {}
+    readers: list[str] = []
 
 
 def run_dir(name: str) -> Path:

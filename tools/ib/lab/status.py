@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cwdp.cli import tables
 from cwdp.shared.rates import format_rate
-from tools.ib.lab import lifecycle, links, state
+from tools.ib.lab import fleet, lifecycle, links, state
 from tools.ib.lab.console import Console, Port, Ports
 from tools.ib.lab.links import Link
 from tools.ib.lab.state import Fault, State
@@ -27,7 +27,10 @@ def collect(name: str) -> dict[str, Any]:
         "name": name,
         "run_dir": str(state.run_dir(name)),
         "spec": msgspec.to_builtins(known.spec),
-        "lacking": lifecycle.lacking(name),
+        "lacking": [*lifecycle.lacking(name), *fleet.lacking(name, known.readers)],
+        "fleet": {"manager": f"unix://{fleet.socket(name)}", "readers": known.readers}
+        if known.readers
+        else None,
         "nodes": [_node(node, ports) for node in topology.nodes()],
         "links": [_link(link, known, ports) for link in links.every(topology)],
     }
@@ -85,4 +88,6 @@ def render(status: dict[str, Any]) -> Group:
         table.add_row(f"{link['a']} - {link['b']}", *cells)
     count = Text(f"{len(status['links'])} links, {len(changed)} of them changed or not active", "dim")
     missing = [Text(f"{each} does not run", "red") for each in status["lacking"]]
-    return Group(nodes, count, *([table] if changed else []), *missing)
+    own = status["fleet"]
+    told = [Text(f"fleet: manager {own['manager']}, agents at {', '.join(own['readers'])}")] if own else []
+    return Group(nodes, count, *([table] if changed else []), *told, *missing)

@@ -47,14 +47,19 @@ def start(name: str, *, planner: bool, page: str) -> Started:
         ConfigError: the page's address is none of loopback.
         LabError: there is no such lab, a fleet is up in it, or it did not come up.
     """
+    require_loopback(page)
+    arguments = ["--planner" if planner else "--no-planner", "--page", page]
+    up = parts.start(name, FLEET, "tools.lab.fleet.keeper", arguments)
+    return Started(Path(up["socket"]), f"http://{page}/", up["after_s"])
+
+
+def require_loopback(page: str) -> None:
+    """Raise `ConfigError` for a page's address that is none of loopback."""
     if not is_loopback(host_port(page, "--page")[0]):
         raise ConfigError(
             f"--page: {page} can be reached from other machines, and who looks at a lab is asked for no token",
             "give one of loopback; from elsewhere: ssh -L 9465:127.0.0.1:9465 MACHINE",
         )
-    arguments = ["--planner" if planner else "--no-planner", "--page", page]
-    up = parts.start(name, FLEET, "tools.lab.fleet.keeper", arguments)
-    return Started(Path(up["socket"]), f"http://{page}/", up["after_s"])
 
 
 @click.group()

@@ -25,8 +25,8 @@ from tools.ib.topology import Clos
 
 PAIRS = 1_000
 WAIT_S = 60.0
-MOST_IN_VAIN = 2_000
-"""Datagrams for what is behind a link that goes at that moment."""
+MOST_IN_VAIN = 0.03
+"""Share of datagrams for what is behind a link that goes at that moment, or whose answer a busy machine is too slow for."""
 
 
 class Reader:
@@ -151,7 +151,8 @@ def test_a_subnet_of_1024_hosts_is_known_whole_and_kept_fresh(tmp_path: Path) ->
         assert len(reader.now.names.nics) == 1_023
         subnet.console('link "l1"[33] "s1"[1]')
         reader.until(lambda: reader.is_known(cables - 1))
-        assert reader.words[-1].counters["ib_timed_out"] < MOST_IN_VAIN
+        counters = reader.words[-1].counters
+        assert counters["ib_timed_out"] < MOST_IN_VAIN * counters["ib_asked"]
 
 
 def _settle(reader: Reader) -> None:

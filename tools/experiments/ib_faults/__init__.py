@@ -1,0 +1,1 @@
+"""Random faults of an InfiniBand lab, and what its fleet names."""
