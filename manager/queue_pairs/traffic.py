@@ -68,7 +68,9 @@ class Traffic:
         """Programs of a host have told of queue pairs."""
         known = self._members.hosts.get(report.host)
         if known is not None:
-            self.verbs.hear(report, {nic.ifname for nic in known.hello.nics})
+            hello = known.hello
+            nics = {nic.ifname for nic in hello.nics}.union(port.nic for port in hello.ib_ports)
+            self.verbs.hear(report, nics)
 
     def hear_tcp(self, report: TcpReport, now_s: float) -> None:
         """A host tells of TCP connections."""

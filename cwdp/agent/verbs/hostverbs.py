@@ -12,6 +12,7 @@ from cwdp.agent.verbs.reports import verbs_reports
 from cwdp.agent.verbs.shares import SentShares
 from cwdp.agent.verbs.watched import watched_paths
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
+from cwdp.shared.addresses import IbPort
 from cwdp.shared.bus.messages import (
     Desired,
     Event,
@@ -94,6 +95,13 @@ class HostVerbs:
     def is_running(self) -> bool:
         """Whether programs are served."""
         return self.keeper is not None and self.keeper.is_running
+
+    @property
+    def ib_ports(self) -> list[IbPort]:
+        """Ports of InfiniBand whose LIDs programs take."""
+        return (
+            [] if self.keeper is None or self._observe_only or not self.is_running else self.keeper.ib_ports
+        )
 
     @property
     def counters(self) -> Counter[str]:
