@@ -93,6 +93,7 @@ class IbSpreads:
         self.counters: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self.unusable: Counter[str] = Counter(dict.fromkeys(UNUSABLE, 0))
         self.told: Mapping[str, list[Spread]] = {}
+        self._ends: dict[str, _Key] = {}
         self._members, self._subnets, self._verbs, self._note = members, subnets, verbs, note
         self._spreads: dict[str, dict[_Key, Spread]] = {}
         self._paths: dict[int, Paths] = {}
@@ -113,12 +114,22 @@ class IbSpreads:
         self._spreads, self._missing_s, self._quiet = {}, {}, Quiet()
         self._tell()
 
+    def shares(self, src_addr: str, dst_addr: str) -> Mapping[int, float]:
+        """The part of new connections between two ports that each path takes, by the destination LID; nothing where none is told."""
+        host, nic = self._ends.get(src_addr, ("", ""))
+        spread = self._spreads.get(host, {}).get((nic, dst_addr))
+        if spread is None:
+            return {}
+        parts = spread.shares or [1.0] * len(spread.sports)
+        return {dlid: part / sum(parts) for dlid, part in zip(spread.sports, parts, strict=False)}
+
     def plan(self, now_s: float) -> bool:
         """Look at all, now and then; whether hosts are to be told something else."""
         if now_s - self._looked_s < LOOK_S:
             return False
         self._looked_s = now_s
         ports = self._ports()
+        self._ends = {addr: (port.host, port.end.nic) for addr, port in ports.items()}
         self._quiet.see({port.host for port in ports.values()}, self._verbs, now_s)
         done = Counter(gone=self._let_go(ports, now_s))
         for paths, placed in self._settled(ports, now_s):
@@ -152,7 +163,7 @@ class IbSpreads:
 
     def _let_go(self, ports: Mapping[str, Port], now_s: float) -> int:
         """Of what was told of ports that are gone; how many pairs that was."""
-        nics = {(port.host, port.end.nic) for port in ports.values()}
+        nics = set(self._ends.values())
         before, self._missing_s = self._missing_s, {}
         gone = 0
         for host, those in list(self._spreads.items()):

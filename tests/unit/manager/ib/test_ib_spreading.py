@@ -1,13 +1,18 @@
 """How pairs of ports over InfiniBand come to be spread: from what agents tell to the tables that programs at both ends draw from."""
 
+import re
 from random import Random
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from ib_fleets import LINK_BPS, NIC, Fleet
 from ib_worlds import clos, cut, port
 
+from cwdp.cli import main
+from cwdp.cli.client import ManagerClient
 from manager.ib.spreading import CALM_S, MISSING_S, QUIET_S, SETTLED_S
+from manager.view import ib_views
 
 BEGIN_S = QUIET_S + SETTLED_S + 3.0
 
@@ -216,6 +221,25 @@ def test_a_planner_that_is_off_tells_nothing() -> None:
     fleet = Fleet(enabled=False)
     fleet.run(BEGIN_S)
     assert all(document.spreads == [] for document in fleet.documents.values())
+
+
+def test_shares_are_shown_beside_paths(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = fleet.state
+    fleet.loads_bps[port(fleet.subnet, "l0", 5)] = 0.9 * LINK_BPS
+    fleet.run(CALM_S + 30)
+    (pair,) = ib_views.pairs(state.subnets, "h0", "h5", state.ib_spreads.shares)
+    shares = [way["share"] for way in pair["ports"]]
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares[0] < min(shares[1:]) / 2
+    monkeypatch.setattr(ManagerClient, "get", lambda *_: {"pairs": [pair]})
+    text = (
+        CliRunner()
+        .invoke(main, ["path", "h0", "h5", "--manager", "unix:///nowhere"], env={"COLUMNS": "200"})
+        .output
+    )
+    assert re.search(rf"DLID +use +new +switches.*\n.*primary +{shares[0]:.0%} ", text)
+    (pair,) = ib_views.pairs(state.subnets, "h0", "h1", state.ib_spreads.shares)
+    assert [way["share"] for way in pair["ports"]] == [None] * 4
 
 
 def test_changes_are_told_as_events(fleet: Fleet) -> None:
