@@ -37,7 +37,9 @@ MISSING_S = 10.0
 MOST_ALL = 64
 """Ports of a subnet of which each may talk to each; in larger ones paths are planned for those that have queue pairs."""
 
-PAIRS_AT_ONCE = 512
+PATHS_AT_ONCE = 1_024
+"""Of all pairs that are looked at in one turn."""
+
 MOST_OF_A_HOST = 4_096
 
 REASONS = ("first", "routes", "loads", "gone", "full")
@@ -205,9 +207,10 @@ class IbSpreads:
     def _balance(self, paths: Paths, placed: list[Port], now_s: float) -> Iterator[str]:
         """Change what is told of pairs of one subnet, of some in each turn; why for each."""
         pairs = self._pairs(paths, placed)
+        count = PATHS_AT_ONCE >> max((port.end.lids.lmc for port in placed), default=0)
         begin = paths.turn if paths.turn < len(pairs) else 0
-        paths.turn = begin + PAIRS_AT_ONCE
-        for one, other in islice(pairs, begin, begin + PAIRS_AT_ONCE):
+        paths.turn = begin + count
+        for one, other in islice(pairs, begin, begin + count):
             reason = self._change(one, other, paths, now_s) if one.is_up and other.is_up else None
             if reason is not None:
                 yield reason

@@ -98,10 +98,8 @@ class HostVerbs:
 
     @property
     def ib_ports(self) -> list[IbPort]:
-        """Ports of InfiniBand whose LIDs programs take."""
-        return (
-            [] if self.keeper is None or self._observe_only or not self.is_running else self.keeper.ib_ports
-        )
+        """Ports of InfiniBand whose LIDs programs take; they take none where the agent only observes."""
+        return [] if self.keeper is None or not self.is_running else self.keeper.ib_ports
 
     @property
     def counters(self) -> Counter[str]:
@@ -142,7 +140,8 @@ class HostVerbs:
         """What queue pairs send that no dataplane sees."""
         if self.keeper is not None and self.is_running:
             keeper = self.keeper
-            yield from self._shares.reports(keeper.queue_pairs, self._unseen, keeper.ports, keeper.sent)
+            nics = self._unseen.union(port.nic for port in self.ib_ports)
+            yield from self._shares.reports(keeper.queue_pairs, nics, keeper.ports, keeper.sent)
 
     def tell(self, say: Callable[[str, VerbsReport], object]) -> None:
         """Say all queue pairs that programs have told of."""

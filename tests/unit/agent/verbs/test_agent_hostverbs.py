@@ -135,8 +135,10 @@ def test_ports_of_infiniband_are_told_where_programs_take_their_lids(
     one = make(observe_only=observes, lids=lids)
     assert one.verbs.keeper is not None
     asyncio.run(one.verbs.keeper._look_for_sources())
-    told = [IbPort("ib_0:1", "fe80::10", PortLids(16, 2))] if lids and runs and not observes else []
+    told = [IbPort("ib_0:1", "fe80::10", PortLids(16, 2))] if lids and runs else []
     assert one.verbs.ib_ports == told
+    one.told(qp(1, 33, nic="ib_0:1"))
+    assert [part.nic for part in one.verbs.parts()] == [port.nic for port in told]
 
 
 def test_where_the_manager_says_nothing_probed_ports_are_taken() -> None:

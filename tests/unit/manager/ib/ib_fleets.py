@@ -12,9 +12,9 @@ from cwdp.agent.verbs.orders import VerbsOrder, VerbsSource
 from cwdp.agent.verbs.routes import table
 from cwdp.rdma.ib.lid import lid_gid, point
 from cwdp.shared.addresses import IbPort, PortLids
-from cwdp.shared.bus.messages import Desired, Hello, Spread
+from cwdp.shared.bus.messages import ACTUATORS, Desired, Hello, NicQueuePairs, QpReport, Spread
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.bus.records import VERBS_ROW, packed_address
+from cwdp.shared.bus.records import EGRESS, QP_ROW, VERBS_ROW, packed_address
 from cwdp.shared.ib.counters import NAMES, WORD_BYTES, Growth
 from cwdp.shared.ib.reports import IbGrowth, pack_growth, subnet_pieces
 from cwdp.shared.ib.subnet import Subnet
@@ -141,8 +141,24 @@ class Fleet:
         rows = np.zeros(len(self.qps[host]), VERBS_ROW)
         for row, (addr, qpn, lqpn) in zip(rows, self.qps[host], strict=True):
             row["addr"], row["qpn"], row["lqpn"] = np.frombuffer(packed_address(addr), np.uint8), qpn, lqpn
+        rows["actuator"] = ACTUATORS.index("create_only")
         told = VerbsReport(host=host, nics=[NicVerbs(nic=NIC, rows=row_bytes(rows))])
         self.state.traffic.hear_verbs(told)
+
+    def tell_rates(self, host: str, dlid: int, octets: int) -> None:
+        """An agent says that all queue pairs of a host have sent so much, by a path to this LID."""
+        rows = np.zeros(len(self.qps[host]), QP_ROW)
+        rows["direction"], rows["sport"], rows["bytes"], rows["packets"] = (
+            EGRESS,
+            dlid,
+            octets,
+            octets // 4_000,
+        )
+        for row, (addr, qpn, _) in zip(rows, self.qps[host], strict=True):
+            row["addr"], row["qpn"] = np.frombuffer(packed_address(addr), np.uint8), qpn
+        part = NicQueuePairs(nic=NIC, rows=row_bytes(rows))
+        told = QpReport(host=host, local_ns=int(self.now_s * 1e9), nics=[part])
+        self.state.traffic.hear_queue_pairs(told, self.now_s)
 
     def _growth(self) -> IbGrowth:
         per_s = np.zeros((len(self.subnet.ports), len(NAMES)))

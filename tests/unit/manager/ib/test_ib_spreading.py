@@ -3,6 +3,7 @@
 import re
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from ib_worlds import clos, cut, port
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from manager.ib.spreading import CALM_S, MISSING_S, QUIET_S, SETTLED_S
-from manager.view import ib_views
+from manager.view import ib_views, qp_views
 
 BEGIN_S = QUIET_S + SETTLED_S + 3.0
 
@@ -159,6 +160,15 @@ def test_only_hosts_take_part_that_have_it_configured() -> None:
     assert fleet.spread("h0", "h6") is not None
 
 
+def test_hosts_that_only_observe_take_no_part() -> None:
+    fleet = Fleet()
+    plain = fleet.hello
+    fleet.hello = lambda host: msgspec.structs.replace(plain(host), observe_only=host == "h5")  # type: ignore[method-assign]
+    fleet.run(BEGIN_S)
+    assert fleet.spread("h0", "h5") is None
+    assert fleet.spread("h0", "h6") is not None
+
+
 def test_a_host_that_has_it_no_more_is_taken_out_at_both_ends(fleet: Fleet) -> None:
     fleet.without.add("h5")
     fleet.run(MISSING_S - 2)
@@ -240,6 +250,21 @@ def test_shares_are_shown_beside_paths(fleet: Fleet, monkeypatch: pytest.MonkeyP
     assert re.search(rf"DLID +use +new +switches.*\n.*primary +{shares[0]:.0%} ", text)
     (pair,) = ib_views.pairs(state.subnets, "h0", "h1", state.ib_spreads.shares)
     assert [way["share"] for way in pair["ports"]] == [None] * 4
+
+
+def test_queue_pairs_are_shown_with_their_lids_and_moved_by_nothing(fleet: Fleet) -> None:
+    state = fleet.state
+    dlid = fleet.lids("h5").lid + fleet.connect("h0", "h5")
+    for second in range(5):
+        fleet.tell_rates("h0", dlid, second * 1_000_000_000)
+        fleet.run(1.0)
+        state.watch_links(fleet.now_s)
+    (row,) = qp_views.queue_pairs(state, fleet.now_s)["queue_pairs"]
+    assert (row["host"], row["nic"], row["peer_addr"]) == ("h0", NIC, fleet.addr("h5"))
+    assert (row["sport"], row["actuator"]) == (dlid, "create_only")
+    assert row["bps"] == pytest.approx(8e9)
+    assert state.traffic.reports["ok"] == 5
+    assert all(document.steer == [] for document in fleet.documents.values())
 
 
 def test_changes_are_told_as_events(fleet: Fleet) -> None:
