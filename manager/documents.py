@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from cwdp.shared.bus.messages import Desired, Hello, Leader, ProbeEdge, RoceSettings
+from cwdp.shared.bus.messages import Desired, Hello, Leader, ProbeEdge, RoceSettings, Spread
 from cwdp.shared.tcp import SteerTcp, tcp_key
 from manager.fabric.discovery import Discovery
 from manager.hosts.elsewhere import PodHost
@@ -19,6 +19,7 @@ def wanted_documents(
     report_interval_s: float,
     overrides: Overrides,
     planner: Planner,
+    by_lids: Mapping[str, list[Spread]],
     discovery: Discovery,
     hosts: Iterable[Hello | PodHost],
 ) -> list[Desired]:
@@ -31,6 +32,7 @@ def wanted_documents(
         report_interval_s: from one report of an agent to the next.
         overrides: what operators want; it comes before what the planner does.
         planner: what it wants.
+        by_lids: how each host's connections over InfiniBand are spread.
         discovery: what is to be traced.
         hosts: what hosts say of themselves, by proven addresses; those of other pods among them.
     """
@@ -54,7 +56,7 @@ def wanted_documents(
             slices=slices.get(host, []),
             traces=discovery.orders.get(host, []),
             detours=round_nics.get(host, []),
-            spreads=spreads.get(host, []),
+            spreads=[*spreads.get(host, []), *by_lids.get(host, [])],
             tcp=merged_tcp(tcp.get(host, []), planner.planned_tcp.get(host, [])),
             tcp_traces=discovery.tcp_orders.get(host, []),
             report_interval_s=report_interval_s,

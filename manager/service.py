@@ -469,7 +469,7 @@ class Manager:
             awaits = self.state.awaits_hosts() or self.neighbours.awaits(self.pods.others())
             back = not awaits and self.state.probed_before.are_back(self.state.members)
             is_due = partial(self._graph.due, taken_up=awaits, complete=back, elsewhere=elsewhere.version)
-            if self.bus.connected and is_due(members, started):
+            if self.bus.connected and is_due(members, started, without_nics=self.state.members.have_lids):
                 await self._rebuild(members)
             await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
 

@@ -4,7 +4,6 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,12 +39,14 @@ from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
 from manager.hosts.departed import Departed
+from manager.hosts.happening import Happening
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
 from manager.hosts.probed_before import ProbedBefore
 from manager.hosts.sanity import is_sane
 from manager.hosts.sequences import Sequences
 from manager.ib.faults.subnets import SubnetWatch
+from manager.ib.spreading import IbSpreads
 from manager.ib.subnets import Subnets
 from manager.jobs.watch import JobWatch
 from manager.links.loads import LinkLoads
@@ -70,18 +71,6 @@ HELLO_REASONS = ("ok", "not_sane", "name_taken", "put_out")
 REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path", "discipline_not_sane")
 
 _log = logging.getLogger("cwdp.manager")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Happening:
-    """An event for people, of an agent or of the manager's own; `time_s` is the manager's wall clock."""
-
-    time_s: float
-    host: str
-    kind: str
-    nic: str | None
-    detail: str
-    path: PathChange | None = None
 
 
 class FleetState:
@@ -129,6 +118,7 @@ class FleetState:
             self.traffic.verbs,
             connections=self.traffic.tcp,
         )
+        self.ib_spreads = IbSpreads(self.members, self.subnets, self.traffic.verbs, self.note)
         self._probes, self._roce = probes, roce
         self._edge_maker = EdgeMaker(
             family=probes.family,
@@ -156,6 +146,7 @@ class FleetState:
         self.leads = False
         self._documents = Documents()
         self.planner.stand_by()
+        self.ib_spreads.stand_by()
         self.timelines.stand_by()
 
     def lead(self, now_s: float, leader: Leader, *, timeline: str, others_led: bool) -> None:
@@ -201,6 +192,7 @@ class FleetState:
         if document is not None:
             self.planner.take_up(host, document.steer, now_s, document.tcp)
             self.discovery.take_up(document)
+            self.ib_spreads.take_up(document)
         return True
 
     def take_up_again(self, host: str) -> None:
@@ -422,9 +414,10 @@ class FleetState:
             localised=avoided(self.faults, self.watch.faults.dead_elsewhere, self.fabric.routes),
             overrides=by_name(self.steering.messages(), by_hand),
         )
+        spreads_anew = self.planner.settings.enabled and self.ib_spreads.plan(now_s)
         believes_others = self._addresses.version != self._addresses_version
         self._addresses_version = self._addresses.version
-        return self.documents() if changed or believes_others else []
+        return self.documents() if changed or spreads_anew or believes_others else []
 
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
@@ -437,6 +430,7 @@ class FleetState:
             report_interval_s=self.report_interval_s,
             overrides=self.overrides,
             planner=self.planner,
+            by_lids=self.ib_spreads.told,
             discovery=self.discovery,
             hosts=[*self.proven_hellos(), *self.members.elsewhere.hosts.values()],
         )

@@ -189,10 +189,10 @@ def read_config(path: Path) -> AgentConfig:
         ConfigError: it is missing or wrong.
     """
     config = read_toml(path, AgentConfig)
-    if not config.nics and not config.ib.read:
+    if not (config.nics or config.ib.read or (config.verbs and config.verbs.lids)):
         raise ConfigError(
             f"{path}: nics names no interface",
-            "name the fabric's, or have InfiniBand read by [ib] read = true",
+            "name the fabric's; with InfiniBand alone set [ib] read = true or [verbs] lids = true",
         )
     if len(set(config.nics)) < len(config.nics):
         raise ConfigError(f"{path}: nics names an interface twice: {config.nics}", "name each one once")

@@ -470,6 +470,7 @@ class Agent:
             observe_only=self._config.observe_only,
             reads_changes=True,
             verbs=self._verbs.is_running,
+            ib_ports=self._verbs.ib_ports,
         )
         self._bus.say_hello(hello)
 

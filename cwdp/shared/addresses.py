@@ -18,6 +18,14 @@ class PortLids(Struct, frozen=True):
     lmc: Annotated[int, Meta(ge=0, le=7)]
 
 
+class IbPort(Struct, frozen=True):
+    """A port of InfiniBand whose programs take its LIDs: what its host calls it, `DEVICE:PORT`, its first GID, and its LIDs."""
+
+    nic: Annotated[str, Meta(min_length=3, max_length=80)]
+    gid: str
+    lids: PortLids
+
+
 def read_address(text: str) -> Address:
     """An address; ::ffff:a.b.c.d is the IPv4 address in it, as in the dataplane.
 

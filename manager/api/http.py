@@ -296,7 +296,7 @@ class HttpServer:
             )
         told = fabric_views.path(state.discovery, src, dst, tcp=protocol == "tcp")
         if protocol != "tcp":
-            told["pairs"] += ib_views.pairs(state.subnets, src, dst)
+            told["pairs"] += ib_views.pairs(state.subnets, src, dst, state.ib_spreads.shares)
         return web.json_response(told)
 
     async def _links(self, request: web.Request) -> web.Response:

@@ -414,6 +414,11 @@ class FleetCollector:
         yield counter("cwdp_fabric_reports_dropped", "Reports of paths that came too fast.", dropped)
         text = "Growth of InfiniBand ports' counters that was not taken in."
         yield counters("cwdp_ib_growth_refused", text, "reason", self._sources.state.subnet_faults.refused)
+        by_lids = self._sources.state.ib_spreads
+        text = "Pairs of InfiniBand ports whose new connections were spread anew, or not."
+        yield counters("cwdp_ib_spreads", text, "reason", by_lids.counters)
+        text = "InfiniBand ports that nothing is planned for."
+        yield gauges("cwdp_ib_ports_without_spreads", text, "reason", by_lids.unusable)
 
     def _flaps(self) -> Iterator[Metric]:
         total = self._sources.state.watch.faults.flaps.total

@@ -13,9 +13,9 @@ from manager.history.records import (
     Record,
     size_bytes,
 )
+from manager.hosts.happening import Happening
 from manager.overrides.change import OverrideChange
 from manager.planner.events import Move
-from manager.state import Happening
 
 MOST_WAITING = 100_000
 HELD_S = 15.0

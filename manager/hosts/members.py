@@ -105,6 +105,11 @@ class Members:
             self._likely_bps, self._likely_version = float(fastest[0]) if fastest else math.inf, self.version
         return self._likely_bps
 
+    @property
+    def have_lids(self) -> bool:
+        """Whether programs of some host take the LIDs of InfiniBand."""
+        return any(host.hello.ib_ports for host in self.hosts.values())
+
     def ifnames(self, host: str) -> list[str] | None:
         """The NICs of a host of this pod, or of another; None where there is none of that name."""
         known = self.hosts.get(host)

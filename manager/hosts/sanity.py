@@ -7,12 +7,15 @@ from cwdp.shared.bus.messages import LARGEST_VERSION, Hello, Nic
 
 def is_sane(hello: Hello) -> bool:
     """Whether others can be told of a host as it says it is: its names and addresses go to its peers."""
-    names = [hello.host, *(nic.ifname for nic in hello.nics)]
+    nics = [nic.ifname for nic in hello.nics] + [port.nic for port in hello.ib_ports]
+    names = [hello.host, *nics]
     if not all(name and "/" not in name and name.isprintable() for name in names):
         return False
-    if len(names) != len({*names[1:]}) + 1 or not 0 <= hello.desired_version <= LARGEST_VERSION:
+    if len(nics) != len(set(nics)) or not 0 <= hello.desired_version <= LARGEST_VERSION:
         return False
     try:
+        if len({IPv6Address(port.gid) for port in hello.ib_ports}) != len(hello.ib_ports):
+            return False
         for nic in hello.nics:
             IPv4Address(nic.ipv4 or "0.0.0.0")  # noqa: S104 - parsed, not bound
             IPv6Address(nic.ipv6 or "::")

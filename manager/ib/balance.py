@@ -5,7 +5,7 @@ only from the LID that is sent to (IBTA volume 1, 9.6.1.5). So a path is there a
 """
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cwdp.shared.addresses import PortLids
 from cwdp.shared.bus.messages import Spread
@@ -17,6 +17,9 @@ Ways = Sequence[tuple[int, ...]]
 
 SOONER = 4.0
 """All links are to be equally full once new connections want a fourth of what paths can carry, as they come one by one."""
+
+MARGIN = 0.05
+"""Shares change for loads where the links that new connections meet are less full by so much of what they can carry."""
 
 
 class End(NamedTuple):
@@ -60,3 +63,40 @@ def paths(one: PortLids, other: PortLids) -> int:
 def _to(src: End, dst: End, numbers: Sequence[int], parts: list[float]) -> Spread:
     dlids = [dst.lids.lid + number for number in numbers]
     return Spread(nic=src.nic, dst_addr=dst.addr, sports=dlids, lids=dst.lids, shares=parts)
+
+
+Why = Literal["first", "routes", "dead", "loads"]
+
+
+def why(
+    before: tuple[Spread | None, Spread | None],
+    fresh: tuple[Spread, Spread],
+    ways: Ways,
+    loads: Sequence[float],
+) -> Why | None:
+    """What speaks for telling two hosts something else than before: `dead` where that has paths without a route; None for nothing."""
+    there, back = before
+    if there is None or back is None:
+        return "first"
+    if (there.lids, back.lids) != (fresh[0].lids, fresh[1].lids) or _content(there) != _content(back):
+        return "dead"
+    numbers = [number for number, _ in _content(there)]
+    if not all(ways[number : number + 1] and ways[number] for number in numbers):
+        return "dead"
+    if len(fresh[0].sports) > len(numbers):
+        return "routes"
+    return "loads" if _met(there, ways, loads) - _met(fresh[0], ways, loads) >= MARGIN else None
+
+
+def _met(spread: Spread, ways: Ways, loads: Sequence[float]) -> float:
+    """How full the fullest link of a path is that a new connection takes, on the average."""
+    content = _content(spread)
+    full = sum(share * max(loads[link] for link in ways[number]) for number, share in content)
+    return full / sum(share for _, share in content)
+
+
+def _content(spread: Spread) -> list[tuple[int, float]]:
+    """Numbers of paths, with their shares."""
+    assert spread.lids is not None
+    parts = spread.shares or [1.0] * len(spread.sports)
+    return [(dlid - spread.lids.lid, share) for dlid, share in zip(spread.sports, parts, strict=False)]

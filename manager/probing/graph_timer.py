@@ -10,8 +10,8 @@ TAKE_UP_AFTER_S = 6.0
 QUIET_S = 0.4
 LATEST_S = 3.0
 
-_Signature = tuple[int, list[tuple[str, str, str | None, str | None, UdAddress | None]]]
-_NOTHING: _Signature = (0, [])
+_Signature = tuple[int, bool, list[tuple[str, str, str | None, str | None, UdAddress | None]]]
+_NOTHING: _Signature = (0, False, [])
 
 
 class GraphTimer:
@@ -31,16 +31,18 @@ class GraphTimer:
         taken_up: bool,
         complete: bool = False,
         elsewhere: int = 0,
+        without_nics: bool = False,
     ) -> bool:
         """Whether to build the graph over `members` now; if so it counts as built.
 
         The first graph waits until the hosts that there are have had time to say so; longer while some
         that an earlier manager has directed are missing (`taken_up`), as they keep probing meanwhile. Where all that
         it had probed are there (`complete`) no more are waited for.
-        `elsewhere` is another number where hosts of other pods are others.
+        `elsewhere` is another number where hosts of other pods are others. `without_nics`: there are hosts that probe nothing and
+        are to be told something all the same.
         """
         named = [(host, nic.ifname, nic.ipv4, nic.ipv6, nic.ud) for host, nic in members]
-        signature = elsewhere if members else 0, named
+        signature = elsewhere if members else 0, without_nics, named
         if signature == (self._built or _NOTHING):
             self._first_change_s = None
             self._seen = signature

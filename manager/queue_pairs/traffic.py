@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bursts import BurstReport
-from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
+from cwdp.shared.bus.messages import ClockLine, Hello, NicQueuePairs, QpReport, SampleReport
 from cwdp.shared.bus.packing import rows_of, rows_of_each
 from cwdp.shared.bus.records import BURST_ROW, DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
 from cwdp.shared.connections import TcpReport
@@ -68,7 +68,7 @@ class Traffic:
         """Programs of a host have told of queue pairs."""
         known = self._members.hosts.get(report.host)
         if known is not None:
-            self.verbs.hear(report, {nic.ifname for nic in known.hello.nics})
+            self.verbs.hear(report, _links(known.hello))
 
     def hear_tcp(self, report: TcpReport, now_s: float) -> None:
         """A host tells of TCP connections."""
@@ -79,7 +79,7 @@ class Traffic:
     def _told(self, report: QpReport) -> Iterator[tuple[NicQueuePairs, NicReport]]:
         """The parts of a report that can be taken; the others are counted."""
         known = self._members.hosts.get(report.host)
-        links = {} if known is None else {nic.ifname: nic.speed_bps for nic in known.hello.nics}
+        links = {} if known is None else _links(known.hello)
         parts = []
         for part in report.nics:
             reason = "unknown_nic" if part.nic not in links else _why_not(part.rows, QP_ROW)
@@ -171,6 +171,11 @@ class Traffic:
         if self._members.version != self._members_version:
             self._members_version = self._members.version
             self.delays.know(self._members.hosts.values())
+
+
+def _links(hello: Hello) -> dict[str, int | None]:
+    """The speed of each NIC, ports of InfiniBand among them, in bit/s; None where it is not told."""
+    return {nic.ifname: nic.speed_bps for nic in hello.nics} | {port.nic: None for port in hello.ib_ports}
 
 
 def _why_not(data: bytes, dtype: np.dtype[np.void]) -> str | None:

@@ -126,6 +126,15 @@ class VerbsStore:
         known = self._hosts.get(nic[0])
         return None if known is None else known.qps.get(nic, {}).get((addr, qpn))
 
+    def host(self, name: str) -> HostVerbs | None:
+        """All of a host, another object whenever they are others; None where it has told of none."""
+        return self._hosts.get(name)
+
+    def far_ends(self, nic: NicName) -> set[bytes]:
+        """The packed addresses that those of a NIC go to."""
+        known = self._hosts.get(nic[0])
+        return set() if known is None else {addr for addr, _ in known.qps.get(nic, {})}
+
     def each(self) -> Iterator[tuple[NicName, Key, VerbsQp]]:
         """All of them."""
         for known in self._hosts.values():

@@ -14,9 +14,10 @@ from cwdp.shared.bus.edges import DELAYS
 from cwdp.shared.bus.messages import Transport
 from manager.bus.lease import Leadership
 from manager.history.queries import Wanted
+from manager.hosts.happening import Happening
 from manager.paths.owd import WINDOW_S, Paths
 from manager.pods.pods import PodReport, Pods
-from manager.state import FleetState, Happening
+from manager.state import FleetState
 from manager.view.json_values import Json, is_at, rounded
 
 OWD_SORTS = ("worst", "name")

@@ -1,6 +1,6 @@
 """What the HTTP API answers about InfiniBand: subnets, exact ways, loads of links. No I/O."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,13 @@ ONE_SWITCH = "both are at one switch: there is one way"
 NONE_APART = "no two ways share no link"
 MANY_LIDS = 2
 
+Shares = Callable[[str, str], Mapping[int, float]]
+"""From two addresses of ports: the part of new connections that each destination LID takes."""
+
+
+def _no_shares(_src_addr: str, _dst_addr: str) -> Mapping[int, float]:
+    return {}
+
 
 def subnets(known: Subnets) -> Json:
     """Each subnet that is read, and what became of the messages of those who read."""
@@ -28,15 +35,15 @@ def subnets(known: Subnets) -> Json:
     }
 
 
-def pairs(known: Subnets, src: str, dst: str) -> Iterator[Json]:
-    """The ways between two NICs, or all those of two hosts, in the same subnet."""
+def pairs(known: Subnets, src: str, dst: str, shares: Shares = _no_shares) -> Iterator[Json]:
+    """The ways between two NICs, or all those of two hosts, in the same subnet; `shares` of new connections by addresses of ports."""
     for one in known.now:
         nics = one.names.nics
         from_, to = (
             sorted((nic, row) for nic, row in nics.items() if is_at(nic, name)) for name in (src, dst)
         )
         for nic, row in from_:
-            yield from (_pair(one, (nic, row), other) for other in to if other[1] != row)
+            yield from (_pair(one, (nic, row), other, shares) for other in to if other[1] != row)
 
 
 def with_infiniband(table: LinkTable, known: Subnets) -> LinkTable:
@@ -78,10 +85,11 @@ def _subnet(one: SubnetNow) -> Json:
     }
 
 
-def _pair(one: SubnetNow, src: tuple[str, int], dst: tuple[str, int]) -> Json:
+def _pair(one: SubnetNow, src: tuple[str, int], dst: tuple[str, int], shares: Shares) -> Json:
     found = ways(one.routes, src[1], dst[1])
     best = chosen(found)
     there = [way for way in found if way.leaves is not None]
+    share = shares(one.subnet.gid(src[1]), one.subnet.gid(dst[1]))
     return {
         "src": src[0],
         "dst": dst[0],
@@ -91,7 +99,7 @@ def _pair(one: SubnetNow, src: tuple[str, int], dst: tuple[str, int]) -> Json:
         "paths_between_leaves": len({way.between for way in there}),
         "ports_traced": len(found),
         "confidence": 1.0,
-        "ports": [_way(one, way, best) for way in there],
+        "ports": [_way(one, way, best) | {"share": share.get(way.dlid)} for way in there],
         "no_route": [way.dlid for way in found if way.leaves is None],
         "primary": None if best.primary is None else best.primary.dlid,
         "backup": None if best.backup is None else best.backup.dlid,

@@ -12,6 +12,7 @@ from cwdp.agent.verbs.reports import verbs_reports
 from cwdp.agent.verbs.shares import SentShares
 from cwdp.agent.verbs.watched import watched_paths
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
+from cwdp.shared.addresses import IbPort
 from cwdp.shared.bus.messages import (
     Desired,
     Event,
@@ -96,6 +97,11 @@ class HostVerbs:
         return self.keeper is not None and self.keeper.is_running
 
     @property
+    def ib_ports(self) -> list[IbPort]:
+        """Ports of InfiniBand whose LIDs programs take; they take none where the agent only observes."""
+        return [] if self.keeper is None or not self.is_running else self.keeper.ib_ports
+
+    @property
     def counters(self) -> Counter[str]:
         """Totals by name."""
         return Counter() if self.keeper is None else self.keeper.counters
@@ -134,7 +140,8 @@ class HostVerbs:
         """What queue pairs send that no dataplane sees."""
         if self.keeper is not None and self.is_running:
             keeper = self.keeper
-            yield from self._shares.reports(keeper.queue_pairs, self._unseen, keeper.ports, keeper.sent)
+            nics = self._unseen.union(port.nic for port in self.ib_ports)
+            yield from self._shares.reports(keeper.queue_pairs, nics, keeper.ports, keeper.sent)
 
     def tell(self, say: Callable[[str, VerbsReport], object]) -> None:
         """Say all queue pairs that programs have told of."""

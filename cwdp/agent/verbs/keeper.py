@@ -16,10 +16,13 @@ from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsQp, VerbsSource, VerbsWord
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.sources import BoundCounts, lid_sources, sources
+from cwdp.shared.addresses import IbPort, PortLids
 from cwdp.shared.bus.messages import Spread, SteerQp
 
 LOOK_S = 5.0
 PATHS_BYTES = 1 << 20
+MOST_IB_PORTS = 256
+"""Of a hello."""
 
 STATES = frozenset(
     f"verbs_{name}"
@@ -90,6 +93,14 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def ports(self) -> dict[str, tuple[str, int]]:
         """The RDMA device and port of each NIC that has one."""
         return {source.nic: (source.device, source.port) for source in self._wanted.sources}
+
+    @property
+    def ib_ports(self) -> list[IbPort]:
+        """Those of InfiniBand with the LIDs that programs may take; some of them where there are very many."""
+        ports = [
+            IbPort(one.nic, one.gid, PortLids(one.lid, one.lmc)) for one in self._wanted.sources if one.lid
+        ]
+        return ports[:MOST_IB_PORTS]
 
     @property
     def drains(self) -> bool:

@@ -88,11 +88,13 @@ def _exact_heading(pair: Any) -> str:
 
 
 def _exact_ways(pair: Any) -> Table:
-    table = tables.new_table("DLID", "use", "switches", "leaves by")
+    has_shares = any(way["share"] is not None for way in pair["ports"])
+    table = tables.new_table("DLID", "use", *["new"] * has_shares, "switches", "leaves by")
     for way in pair["ports"]:
         table.add_row(
             str(way["sport"]),
             Text(way["role"] or "", "green"),
+            *[f"{way['share'] or 0.0:.0%}"] * has_shares,
             _nodes(way["nodes"]),
             Text(" > ".join(way["leaves_by"])),
         )

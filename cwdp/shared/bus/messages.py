@@ -38,7 +38,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from cwdp.shared.addresses import PortLids
+from cwdp.shared.addresses import IbPort, PortLids
 from cwdp.shared.bus.clocks import ChangedClock, Discipline, OwnChange
 from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.slices import SliceSet
@@ -101,7 +101,8 @@ class Hello(Struct, frozen=True, kw_only=True):
 
     An agent that is to observe only measures and reports, and changes nothing about anybody's packets. One that
     `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.desired.changes`). By `verbs` the
-    host serves programs that have loaded the verbs shim, so that it can spread and move what they connect.
+    host serves programs that have loaded the verbs shim, so that it can spread and move what they connect; `ib_ports` are those
+    of InfiniBand that they take the LIDs of.
     """
 
     host: str
@@ -114,6 +115,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     observe_only: bool = False
     reads_changes: bool = False
     verbs: bool = False
+    ib_ports: Annotated[list[IbPort], Meta(max_length=256)] = []
 
 
 class FromAgent(Struct, frozen=True, kw_only=True):

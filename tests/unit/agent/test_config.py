@@ -53,12 +53,18 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
         config.settings()
 
 
+def test_a_host_with_infiniband_alone_names_no_interface(tmp_path: Path) -> None:
+    for section in ("[ib]\nread = true", "[verbs]\nlids = true"):
+        assert read_config(_file(tmp_path, f"nics = []\n{section}\n")).nics == []
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
         ("", "missing required field `nics`", f"add it; keys of the top level: {TOP_KEYS}"),
         ("nics = []", "nics names no interface", "[ib] read = true"),
         ("nics = []\n[ib]\nread = false", "nics names no interface", "[ib] read = true"),
+        ("nics = []\n[verbs]\nlids = false", "nics names no interface", "[verbs] lids = true"),
         ("nics = []\n[ib]\nread = 1", "at `$.ib.read`", "keys of [ib]: read, device, port"),
         ('nics = "eth0"', "Expected `array`, got `str` - at `$.nics`", "correct the value"),
         ('nics = ["e"]\n[uprobes]\ncgroups = ["train"]', "at `$.uprobes.cgroups[0]`", "correct the value"),

@@ -10,6 +10,7 @@ import pytest
 from fakes import hello, nic, path_stat, ud_nic
 
 from cwdp.errors import ConfigError, ManagerError
+from cwdp.shared.addresses import IbPort, PortLids
 from cwdp.shared.bus.edges import EdgeFit, fit_rows, path_rows
 from cwdp.shared.bus.messages import ClockLine, Event, Hello, ProbeEdge, Report, UdAddress
 from manager.clock.timeline import Identity, is_running, load_identity
@@ -88,6 +89,14 @@ def _with_ud(*, gid: str | None = None, **changes: Any) -> Hello:
     return msgspec.structs.replace(hello("c"), nics=[msgspec.structs.replace(one, ud=ud, **changes)])
 
 
+def _with_ib(*gids: str, nic: str = "mlx5_0:1") -> Hello:
+    """A hello with ports of InfiniBand; `nic` is what the first is called."""
+    ports = [
+        IbPort(nic if i == 0 else f"mlx5_{i}:1", gid, PortLids(8 * i + 8, 2)) for i, gid in enumerate(gids)
+    ]
+    return msgspec.structs.replace(hello("c"), ib_ports=ports)
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -101,6 +110,10 @@ def _with_ud(*, gid: str | None = None, **changes: Any) -> Hello:
         msgspec.structs.replace(hello("c"), nics=[nic("eth/0")]),
         msgspec.structs.replace(hello("c"), nics=[nic(ipv4="fd00::1")]),
         msgspec.structs.replace(hello("c"), nics=[nic(ipv6="nonsense")]),
+        _with_ib("nonsense"),
+        _with_ib("fe80::1", "fe80:0::1"),
+        _with_ib("fe80::1", nic="eth0"),
+        _with_ib("fe80::1", nic="mlx5/0:1"),
         _with_ud(gid="nonsense"),
         _with_ud(gid="::ffff:10.9.9.9"),
         _with_ud(transport="xdp"),

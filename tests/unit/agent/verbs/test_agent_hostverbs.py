@@ -1,5 +1,6 @@
 """What the agent makes of documents and of programs' queue pairs: spreads, paths to watch, reports, events."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ import pytest
 
 from cwdp.agent.config import AgentConfig, InterfaceConfig, VerbsConfig
 from cwdp.agent.ud.orders import UdWatched, WatchPace
+from cwdp.agent.verbs import keeper as keeper_module
 from cwdp.agent.verbs.hostverbs import HostVerbs, with_probed
-from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp
+from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp, VerbsSource
 from cwdp.agent.verbs.watched import MOST_OF_A_NIC, watched_paths
 from cwdp.rdma.shimwire import RTR
+from cwdp.shared.addresses import IbPort, PortLids
 from cwdp.shared.bus.messages import Desired, Event, ProbeEdge, Spread, SteerQp, UdAddress
 from cwdp.shared.verbs import VerbsReport
 
@@ -90,8 +93,8 @@ def desired(**fields: Any) -> Desired:
 def make(tmp_path: Path) -> Iterator[Callable[..., Setup]]:
     made: list[Setup] = []
 
-    def setup(**config: Any) -> Setup:
-        made.append(Setup(verbs=VerbsConfig(socket=str(tmp_path / "verbs.sock")), **config))
+    def setup(*, lids: bool = False, **config: Any) -> Setup:
+        made.append(Setup(verbs=VerbsConfig(socket=str(tmp_path / "verbs.sock"), lids=lids), **config))
         return made[-1]
 
     yield setup
@@ -116,6 +119,26 @@ def test_without_the_section_there_is_nothing() -> None:
         [],
     )
     assert (off.nic.descriptor, off.verbs.is_running) == (-1, False)
+
+
+@pytest.mark.parametrize(
+    ("lids", "observes", "runs"),
+    [(True, False, True), (False, False, True), (True, True, True), (True, False, False)],
+)
+def test_ports_of_infiniband_are_told_where_programs_take_their_lids(
+    make: Callable[..., Setup], monkeypatch: pytest.MonkeyPatch, lids: bool, observes: bool, runs: bool
+) -> None:
+    found = [VerbsSource("ib_0:1", "ib_0", 1, 0, "fe80::10", 16, 2)]
+    monkeypatch.setattr(keeper_module, "sources", lambda _nics: [])
+    monkeypatch.setattr(keeper_module, "lid_sources", lambda: found)
+    monkeypatch.setattr(keeper_module.VerbsKeeper, "is_running", runs)
+    one = make(observe_only=observes, lids=lids)
+    assert one.verbs.keeper is not None
+    asyncio.run(one.verbs.keeper._look_for_sources())
+    told = [IbPort("ib_0:1", "fe80::10", PortLids(16, 2))] if lids and runs else []
+    assert one.verbs.ib_ports == told
+    one.told(qp(1, 33, nic="ib_0:1"))
+    assert [part.nic for part in one.verbs.parts()] == [port.nic for port in told]
 
 
 def test_where_the_manager_says_nothing_probed_ports_are_taken() -> None:

@@ -1,5 +1,6 @@
 """Membership and when to rebuild the graph over it; time is an argument."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -205,6 +206,13 @@ def test_a_manager_that_takes_over_waits_for_hosts_only_while_some_that_are_prob
 def test_endless_arrivals_do_not_put_the_graph_off_for_ever() -> None:
     first, *_ = _times_due(GraphTimer(), [i * 0.2 for i in range(60)])
     assert first == pytest.approx(LATEST_S, abs=0.11)
+
+
+def test_hosts_without_nics_that_are_to_be_told_something_have_a_graph_once() -> None:
+    timer = GraphTimer()
+    assert not any(timer.due([], now_s, taken_up=False) for now_s in (0.0, 5.0))
+    due = [now_s for now_s in range(6, 20) if timer.due([], now_s, taken_up=False, without_nics=True)]
+    assert due == [6 + math.ceil(FIRST_AFTER_S)]
 
 
 def test_a_flapping_carrier_does_not_rebuild_the_graph() -> None:
