@@ -238,7 +238,7 @@ class IbSpreads:
             return None
         ends = (one.host, (one.end.nic, other.end.addr)), (other.host, (other.end.nic, one.end.addr))
         mine, theirs = (self._spreads.setdefault(host, {}) for host, _ in ends)
-        reason = why((mine.get(ends[0][1]), theirs.get(ends[1][1])), fresh, ways, paths.loads)
+        reason = why((mine.get(ends[0][1]), theirs.get(ends[1][1])), fresh, ways)
         pair = frozenset((one.end.addr, other.end.addr))
         is_quiet = self._quiet.lasts_s(one.host, other.host, now_s) >= QUIET_S
         is_calm = now_s - self._loads_s.get(pair, -math.inf) >= CALM_S
