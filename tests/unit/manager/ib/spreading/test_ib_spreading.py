@@ -235,6 +235,12 @@ def test_in_a_large_subnet_pairs_are_spread_that_have_queue_pairs() -> None:
     fleet.connect("h0", "h40")
     fleet.run(QUIET_S + 2)
     assert {host for host, document in fleet.documents.items() if document.spreads} == {"h0", "h40"}
+    fleet.qps = {host: [] for host in fleet.qps}
+    for host in fleet.qps:
+        fleet.tell_queue_pairs(host)
+    fleet.read(cut(fleet.subnet, port(fleet.subnet, "l0", 15)))
+    fleet.run(SETTLED_S + 3)
+    assert _numbers(fleet, "h0", "h40") == [1, 2, 3], "also once they have none any more"
     assert are_alike(fleet)
 
 
