@@ -18,8 +18,8 @@ Ways = Sequence[tuple[int, ...]]
 SOONER = 4.0
 """All links are to be equally full once new connections want a fourth of what paths can carry, as they come one by one."""
 
-MARGIN = 0.05
-"""Shares change for loads where the links that new connections meet are less full by so much of what they can carry."""
+MARGIN = 0.1
+"""Shares change for loads where so much of new connections would take other paths than before."""
 
 
 class End(NamedTuple):
@@ -72,7 +72,6 @@ def why(
     before: tuple[Spread | None, Spread | None],
     fresh: tuple[Spread, Spread],
     ways: Ways,
-    loads: Sequence[float],
 ) -> Why | None:
     """What speaks for telling two hosts something else than before: `dead` where that has paths without a route; None for nothing."""
     there, back = before
@@ -85,14 +84,18 @@ def why(
         return "dead"
     if len(fresh[0].sports) > len(numbers):
         return "routes"
-    return "loads" if _met(there, ways, loads) - _met(fresh[0], ways, loads) >= MARGIN else None
+    return "loads" if _apart(there, fresh[0]) >= MARGIN else None
 
 
-def _met(spread: Spread, ways: Ways, loads: Sequence[float]) -> float:
-    """How full the fullest link of a path is that a new connection takes, on the average."""
-    content = _content(spread)
-    full = sum(share * max(loads[link] for link in ways[number]) for number, share in content)
-    return full / sum(share for _, share in content)
+def _apart(one: Spread, other: Spread) -> float:
+    """The part of new connections that take other paths by the other: from 0 to 1."""
+    parts = [dict(_content(each)) for each in (one, other)]
+    wholes = [sum(each.values()) for each in parts]
+    differ = (
+        abs(parts[0].get(k, 0) / wholes[0] - parts[1].get(k, 0) / wholes[1])
+        for k in parts[0].keys() | parts[1].keys()
+    )
+    return sum(differ) / 2
 
 
 def _content(spread: Spread) -> list[tuple[int, float]]:

@@ -216,17 +216,21 @@ class IbSpreads:
                 yield reason
 
     def _pairs(self, paths: Paths, placed: list[Port]) -> list[tuple[Port, Port]]:
-        """Of ports of different hosts that talk to each other, or may do so."""
+        """Of ports of different hosts: all, or in a large subnet those that talk to each other or have been told of each other."""
         if len(placed) <= MOST_ALL:
             return [(a, b) for a, b in combinations(placed, 2) if a.host != b.host]
         by_row = {port.row: port for port in placed}
-        by_gid = {IPv6Address(port.end.addr).packed: port for port in placed}
+        by_addr = {port.end.addr: port for port in placed}
+        by_gid = {IPv6Address(addr).packed: port for addr, port in by_addr.items()}
         owner = paths.now.routes.owner
         found: dict[frozenset[int], tuple[Port, Port]] = {}
         for port in placed:
+            told = self._spreads.get(port.host, {})
+            others = [by_addr.get(addr) for nic, addr in told if nic == port.end.nic]
             for far in self._verbs.far_ends((port.host, port.end.nic)):
                 lid = 0 if any(far[:14]) else int.from_bytes(far[14:], "big")
-                other = by_row.get(int(owner[lid])) if 0 < lid < len(owner) else by_gid.get(far)
+                others.append(by_row.get(int(owner[lid])) if 0 < lid < len(owner) else by_gid.get(far))
+            for other in others:
                 if other is not None and other.host != port.host:
                     found.setdefault(frozenset((port.row, other.row)), (port, other))
         return list(found.values())
@@ -238,7 +242,7 @@ class IbSpreads:
             return None
         ends = (one.host, (one.end.nic, other.end.addr)), (other.host, (other.end.nic, one.end.addr))
         mine, theirs = (self._spreads.setdefault(host, {}) for host, _ in ends)
-        reason = why((mine.get(ends[0][1]), theirs.get(ends[1][1])), fresh, ways, paths.loads)
+        reason = why((mine.get(ends[0][1]), theirs.get(ends[1][1])), fresh, ways)
         pair = frozenset((one.end.addr, other.end.addr))
         is_quiet = self._quiet.lasts_s(one.host, other.host, now_s) >= QUIET_S
         is_calm = now_s - self._loads_s.get(pair, -math.inf) >= CALM_S

@@ -6,7 +6,6 @@ from random import Random
 import msgspec
 import numpy as np
 from fakes import hello
-from ib_worlds import LANE_BPS, LANES, clos
 
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsSource
 from cwdp.agent.verbs.routes import table
@@ -23,6 +22,7 @@ from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
 from manager.ib.ways import ways
 from manager.state import FleetState
+from tests.unit.manager.ib.ib_worlds import LANE_BPS, LANES, clos
 from tools.shim.client import lids_of
 
 NIC = "mlx5_0:1"
