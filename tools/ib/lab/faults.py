@@ -10,6 +10,7 @@ from tools.ib.lab import links, programs, state
 from tools.ib.lab.console import Console
 from tools.ib.lab.links import Link
 from tools.ib.lab.state import Fault, State
+from tools.ib.topology import port_name
 
 WIDTHS = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
 """Bits of LinkWidthEnabled by lanes (IBTA volume 1, 14.2.5.6)."""
@@ -58,7 +59,7 @@ def grow(name: str, link: str, port: int | None, counter: str, per_s: float) -> 
     with _changing(name, link, port) as (known, _, found):
         for each in found:
             growing = _fault(known, each).growing
-            end = links.port_name(each.a)
+            end = port_name(*each.a)
             counters = growing.setdefault(end, {})
             counters[counter] = per_s
             if not per_s:
