@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from cwdp.cli.local.ib_reading import asking, reading_options
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.ib.attributes import PortState
-from cwdp.ib.counters import ask_counters, growth, reading
+from cwdp.ib.counters import ask_class, ask_counters, counts_wide, growth, reading
 from cwdp.ib.sweep import End, Fabric, Node, sweep
 from cwdp.ib.tables import named, read_tables, way
 from cwdp.shared.ib.counters import ERRORS, NAMES, WAIT, WORD_BYTES
@@ -85,10 +86,17 @@ def counters(*, seconds: float, with_all: bool, dev: str, port: int, as_json: bo
         ends = [
             End(node.guid, number) for node in _in_order(found) for number in sorted(node.ports) if number
         ]
-        made = asker.prepare([one for end in ends for one in ask_counters(_lid(found, end), end.port)])
-        before = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic())
+        lids = [_lid(found, end) for end in ends]
+        classes = dict(
+            zip(dict.fromkeys(lids), asker.ask(list(map(ask_class, dict.fromkeys(lids)))), strict=True)
+        )
+        wide = np.array([counts_wide(classes[lid]) for lid in lids], bool)
+        made = asker.prepare(
+            [one for lid, end in zip(lids, ends, strict=True) for one in ask_counters(lid, end.port)]
+        )
+        before = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic(), wide)
         time.sleep(seconds)
-        after = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic())
+        after = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic(), wide)
     grown = growth(before, after)
     told = zip(named(found.nodes, ends), grown.per_s.tolist(), grown.stuck.tolist(), strict=True)
     rows = [_counters_json(*one) for one in told]
