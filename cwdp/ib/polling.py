@@ -5,7 +5,7 @@ in vain. What has changed of a port, but for its link, is taken over; a link tha
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from cwdp.ib.attributes import (
     read_manager,
     read_port,
 )
-from cwdp.ib.counters import Reading, ask_counters, reading
+from cwdp.ib.counters import Reading, ask_class, ask_counters, counts_wide, reading
 from cwdp.ib.snapshot import ends_of, snapshot
 from cwdp.ib.sweep import End, Fabric, sweep
 from cwdp.ib.tables import Tables, read_tables
@@ -69,19 +69,22 @@ class Polled:
 
     Args:
         asker: by which it is asked.
+        wide: by the GUIDs of nodes whether they count waiting with 64 bits, as far as it is known from before.
 
     Attributes:
         fabric: as it was swept.
         subnet: as it was found last.
         ends: the port of each row.
+        wide: of nodes that told it.
         changed: switches whose tables were others at the last look that found any, by their place.
 
     Raises:
         RdmaError: the port cannot send or receive.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, wide: Mapping[int, bool] | None = None) -> None:
         self._asker = asker
+        self.wide: dict[int, bool] = dict(wide or {})
         self.fabric: Fabric = sweep(asker)
         self._tables: Tables = read_tables(asker, self.fabric)
         self.subnet: Subnet = snapshot(self.fabric, self._tables)
@@ -156,7 +159,8 @@ class Polled:
             self._note_missed(rows, missed, now_s)
             if 2 * len(missed) > len(rows):
                 break
-        return reading(answers, now_s)
+        wide = np.array([self.wide.get(end.guid, False) for end in self.ends], bool)
+        return reading(answers, now_s, wide)
 
     def _note_missed(self, rows: Sequence[int], missed: Sequence[int], now_s: float) -> None:
         """Ports that have told nothing this time, of those that were asked."""
@@ -227,10 +231,20 @@ class Polled:
         lids = self._reached()
         rows = [row for row in np.flatnonzero(lids).tolist() if row not in self._quiet]
         numbers = self.subnet.ports["number"].tolist()
+        self._ask_classes({self.ends[row].guid: int(lids[row]) for row in rows})
         return [
             self._batch(part, [one for row in part for one in ask_counters(int(lids[row]), numbers[row])])
             for part in _parts(rows)
         ]
+
+    def _ask_classes(self, lids: Mapping[int, int]) -> None:
+        """What nodes can count, of those of which it is not known, by their LIDs."""
+        guids = [guid for guid in lids if guid not in self.wide]
+        made = self._asker.prepare([ask_class(lids[guid]) for guid in guids])
+        told = self._asker.ask_again(made, len(guids), OTHER_TRIES)
+        self.wide |= {
+            guid: counts_wide(data) for guid, data in zip(guids, told, strict=True) if data is not None
+        }
 
     def _batch(self, of: Sequence[Any], requests: Sequence[Request]) -> _Batch:
         return _Batch(self._asker.prepare(requests), of)
@@ -277,6 +291,6 @@ def moved(before: Reading, ends_before: Sequence[End], ends: Sequence[End]) -> R
     """A reading in the rows of another sweep; of ports that were not there nothing is known."""
     row = {end: i for i, end in enumerate(ends_before)}
     of = np.array([row.get(end, -1) for end in ends], np.intp)
-    values, known = before.values[of], before.known[of]
+    values, known, wide = before.values[of], before.known[of], before.wide[of]
     known[of < 0] = False
-    return replace(before, values=values, known=known)
+    return replace(before, values=values, known=known, wide=wide)

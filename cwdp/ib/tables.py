@@ -15,6 +15,7 @@ from cwdp.ib.attributes import (
     read_linear_top,
 )
 from cwdp.ib.sweep import Asks, End, Fabric, Node
+from cwdp.shared.ib.names import node_names, port_name
 
 MOST_LIDS = 0xC000
 """Unicast (IBTA 4.1.3)."""
@@ -98,5 +99,8 @@ def way(fabric: Fabric, tables: Tables, src: End, dlid: int) -> list[End] | None
 
 
 def named(nodes: Mapping[int, Node], ends: Sequence[End]) -> list[str]:
-    """Ports as people read them: `NODE/PORT`."""
-    return [f"{nodes[end.guid].name or f'{end.guid:#018x}'}/{end.port}" for end in ends]
+    """Ports as people read them: `SWITCH:PORT` or `HOST/DEVICE`; `nodes` are all of the subnet."""
+    every = [nodes[guid] for guid in sorted(nodes)]
+    names = node_names((node.name, node.guid, node.kind) for node in every)
+    name_of = {node.guid: name for node, name in zip(every, names, strict=True)}
+    return [port_name(name_of[end.guid], end.port, nodes[end.guid].kind) for end in ends]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from cwdp.shared.ib.counters import Growth
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.reports import IbGrowth, IbSubnet, IbTables
 from cwdp.shared.ib.routes import Routes
 from cwdp.shared.ib.subnet import Subnet
 from manager.fabric.model import KnownLinks
 from manager.fabric.routes import DirectedLink
-from manager.ib.names import Names
 from manager.ib.readings import Reading, no_results
 
 SILENT_S = 5.0

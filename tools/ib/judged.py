@@ -19,6 +19,7 @@ from cwdp.ib.umad import Umad
 from cwdp.shared.ib.subnet import Subnet
 from manager.faults.finding import Finding, Findings
 from manager.ib.faults.watch import SubnetFaults
+from tools.ib.topology import port_name
 
 COST = "cost"
 COST_PORTS = 10_000
@@ -57,7 +58,7 @@ def _alter(fabric: Fabric, narrow: set[str]) -> None:
     """Have ports do what they could, but for some."""
     for node in fabric.nodes.values():
         for number, port in node.ports.items():
-            is_narrow = f"{node.name}/{number}" in narrow
+            is_narrow = port_name(node.name, number) in narrow
             node.ports[number] = replace(
                 port,
                 width=1 if is_narrow else port.width,

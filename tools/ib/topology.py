@@ -57,6 +57,17 @@ class Clos:
         return (leaf - 1) * self.parallel + number
 
 
+def port_name(node: str, number: int) -> str:
+    """As cwdp has it: `h1/1`, `l1:5`."""
+    return f"{node}/{number}" if node.startswith("h") else f"{node}:{number}"
+
+
+def port_of(name: str) -> tuple[str, int]:
+    """What `port_name` names."""
+    node, number = name.replace("/", ":").split(":")
+    return node, int(number)
+
+
 def _to(count: int) -> range:
     return range(1, count + 1)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from cwdp.cli.local.ib_reading import asking, reading_options
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.ib.attributes import PortState
-from cwdp.ib.counters import ask_counters, growth, reading
+from cwdp.ib.counters import ask_class, ask_counters, counts_wide, growth, reading
 from cwdp.ib.sweep import End, Fabric, Node, sweep
 from cwdp.ib.tables import named, read_tables, way
 from cwdp.shared.ib.counters import ERRORS, NAMES, WAIT, WORD_BYTES
@@ -85,10 +86,17 @@ def counters(*, seconds: float, with_all: bool, dev: str, port: int, as_json: bo
         ends = [
             End(node.guid, number) for node in _in_order(found) for number in sorted(node.ports) if number
         ]
-        made = asker.prepare([one for end in ends for one in ask_counters(_lid(found, end), end.port)])
-        before = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic())
+        lids = [_lid(found, end) for end in ends]
+        classes = dict(
+            zip(dict.fromkeys(lids), asker.ask(list(map(ask_class, dict.fromkeys(lids)))), strict=True)
+        )
+        wide = np.array([counts_wide(classes[lid]) for lid in lids], bool)
+        made = asker.prepare(
+            [one for lid, end in zip(lids, ends, strict=True) for one in ask_counters(lid, end.port)]
+        )
+        before = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic(), wide)
         time.sleep(seconds)
-        after = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic())
+        after = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic(), wide)
     grown = growth(before, after)
     told = zip(named(found.nodes, ends), grown.per_s.tolist(), grown.stuck.tolist(), strict=True)
     rows = [_counters_json(*one) for one in told]
@@ -128,27 +136,32 @@ def _counters(rows: list[dict[str, Any]], count: int) -> RenderableType:
 
 def _port_of(found: Fabric, name: str) -> End:
     """The port of a host; raises ConfigError where there is none, or there are several."""
-    which, _, number = name.partition("/")
-    nodes = [node for node in found.nodes.values() if node.name == which and not node.is_switch]
-    if not nodes:
-        raise ConfigError(f"the fabric has no host {which}", "`cwdp ib fabric` shows those that there are")
-    ends = [End(node.guid, port) for node in nodes for port in node.ports if number in ("", str(port))]
+    every = [
+        End(node.guid, port) for node in found.nodes.values() if not node.is_switch for port in node.ports
+    ]
+    names = dict(zip(every, named(found.nodes, every), strict=True))
+    host = name.partition("/")[0]
+    own = [end for end in every if names[end].partition("/")[0] == host]
+    if not own:
+        raise ConfigError(f"the fabric has no host {host}", "`cwdp ib fabric` shows those that there are")
+    ends = [end for end in own if name in (host, names[end])]
     if len(ends) != 1:
-        raise ConfigError(f"{len(ends)} ports of hosts are named {name}", f"name one, such as {which}/1")
+        raise ConfigError(
+            f"{len(ends)} ports of hosts are named {name}", f"name one, such as {names[own[0]]}"
+        )
     return ends[0]
 
 
 def _fabric_json(found: Fabric, counters: dict[str, int]) -> dict[str, Any]:
+    firsts = [a for a, b in sorted(found.links.items()) if a < b]
+    seconds = [found.links[a] for a in firsts]
     return {
         "nodes": [_node_json(node) for node in _in_order(found)],
         "links": [
-            {
-                "a": named(found.nodes, [a])[0],
-                "b": named(found.nodes, [b])[0],
-                "rate_bps": _rate_bps(found, a),
-            }
-            for a, b in sorted(found.links.items())
-            if a < b
+            {"a": a_name, "b": b_name, "rate_bps": _rate_bps(found, a)}
+            for a, a_name, b_name in zip(
+                firsts, *(named(found.nodes, each) for each in (firsts, seconds)), strict=True
+            )
         ],
         "silent": named(found.nodes, found.silent),
         "counters": counters,

@@ -89,15 +89,6 @@ class Subnet:
         guid = int(self.port_guids[row]) if len(self.port_guids) else 0
         return str(IPv6Address(self.prefix << 64 | guid)) if guid else ""
 
-    def port_name(self, row: int) -> str:
-        """As people read it: `NODE/PORT`."""
-        port = self.ports[row]
-        return f"{self.node_name(int(port['node']))}/{port['number']}"
-
-    def node_name(self, row: int) -> str:
-        """Its description, or its GUID where it has none."""
-        return self.names[row] or f"{int(self.guids[row]):#018x}"
-
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     guids: bytes

@@ -5,10 +5,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, Subnet
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Subject
-from manager.ib.names import Names
 
 MOST_PORTS = 500_000
 """More than ten subnets can have; beyond it all is forgotten, as somebody invents ports."""
@@ -44,6 +44,7 @@ class Ports:
         self._names: dict[int, str] = {}
         self._hosts: set[int] = set()
         self._link_ends: dict[int, str] = {}
+        self._port_names: dict[int, str] = {}
         self._shape: tuple[object, ...] = ()
 
     def follow(self, subnet: Subnet) -> bool:
@@ -53,16 +54,15 @@ class Ports:
         if shape == self._shape:
             return False
         self._shape = shape
-        self._names.update(
-            zip(subnet.guids.tolist(), map(subnet.node_name, range(len(subnet.guids))), strict=True)
-        )
+        names = Names(subnet)
+        self._names.update(zip(subnet.guids.tolist(), names.nodes, strict=True))
         self.present = frozenset(subnet.guids.tolist())
         self._hosts.update(subnet.guids[subnet.kinds == CHANNEL_ADAPTER].tolist())
         guids = subnet.guids[subnet.ports["node"]].tolist()
         ends = [End(*end) for end in zip(guids, subnet.ports["number"].tolist(), strict=True)]
         is_anew = len(self._slot.keys() | set(ends)) > MOST_PORTS
         if is_anew:
-            self.ends, self._slot, self._link_ends = [], {}, {}
+            self.ends, self._slot, self._link_ends, self._port_names = [], {}, {}, {}
         for end in ends:
             if end not in self._slot:
                 self._slot[end] = len(self.ends)
@@ -70,7 +70,8 @@ class Ports:
         self.slots = np.array([self._slot[end] for end in ends], np.intp)
         self.rows = np.full(len(self.ends), -1, np.intp)
         self.rows[self.slots] = np.arange(len(ends))
-        self._link_ends.update(zip(self.slots.tolist(), Names(subnet).ends, strict=True))
+        self._link_ends.update(zip(self.slots.tolist(), names.ends, strict=True))
+        self._port_names.update(zip(self.slots.tolist(), names.ports, strict=True))
         return is_anew
 
     def slot(self, end: End) -> int:
@@ -78,17 +79,16 @@ class Ports:
         return self._slot[end]
 
     def name(self, slot: int) -> str:
-        """As people read it: `NODE/PORT`."""
-        end = self.ends[slot]
-        return f"{self.node_name(end.guid)}/{end.number}"
+        """As people read it: `SWITCH:PORT`, or the NIC that it is."""
+        return self._port_names[slot]
 
     def node_name(self, guid: int) -> str:
         """The last that was known."""
         return self._names.get(guid, f"{guid:#018x}")
 
     def host(self, guid: int) -> str | None:
-        """The host that a node is an adapter of, which is the first word of the node's name; None of a switch."""
-        return self.node_name(guid).split(" ", 1)[0] if guid in self._hosts else None
+        """The host that a node is an adapter of; None of a switch."""
+        return self.node_name(guid).partition("/")[0] if guid in self._hosts else None
 
     def link_end(self, slot: int) -> str:
         """As links name it: a switch, or the NIC that it is."""

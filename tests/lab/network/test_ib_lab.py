@@ -18,6 +18,7 @@ from cwdp.cli.client import ManagerClient
 from tools.ib.lab import programs, state
 from tools.ib.lab.faults import KEEPER
 from tools.ib.simulated import LIBRARY
+from tools.ib.topology import port_of
 from tools.lab_cli import lab as lab_group
 from tools.waiting import wait_for
 
@@ -46,7 +47,7 @@ def healed(name: str) -> Iterator[None]:
     yield
     for link in status(name)["links"]:
         if link["faults"] or link["growing"]:
-            told("heal", f"{link['a'].split('/')[0]}-{link['b'].split('/')[0]}", name=name)
+            told("heal", "-".join(port_of(link[end])[0] for end in "ab"), name=name)
 
 
 def invoke(*arguments: str, name: str) -> Result:
@@ -98,10 +99,10 @@ def test_it_is_there_once(name: str) -> None:
 
 def test_routes_leave_a_link_that_is_cut_and_come_back(name: str) -> None:
     by = {way[1] for way in ways(name)}
-    assert by == {"l1/3", "l1/4", "l1/5", "l1/6"}
+    assert by == {"l1:3", "l1:4", "l1:5", "l1:6"}
     told("cut", "l1-s1", name=name)
-    assert link(name, "l1/3")["faults"] == link(name, "l1/4")["faults"] == ["cut"]
-    assert wait_for(lambda: {way[1] for way in ways(name)} == {"l1/5", "l1/6"}, NOTICED_S)
+    assert link(name, "l1:3")["faults"] == link(name, "l1:4")["faults"] == ["cut"]
+    assert wait_for(lambda: {way[1] for way in ways(name)} == {"l1:5", "l1:6"}, NOTICED_S)
     told("heal", "s1-l1", name=name)
     assert wait_for(lambda: {way[1] for way in ways(name)} == by, NOTICED_S)
 
@@ -109,7 +110,7 @@ def test_routes_leave_a_link_that_is_cut_and_come_back(name: str) -> None:
 def test_one_of_parallel_links_is_cut(name: str) -> None:
     told("cut", "l1-s2", "--port", "6", name=name)
     told("cut", "l1-s2", "--port", "6", name=name)
-    assert [link(name, f"l1/{port}")["state"] for port in (3, 4, 5, 6)] == ["Active"] * 3 + ["Down"]
+    assert [link(name, f"l1:{port}")["state"] for port in (3, 4, 5, 6)] == ["Active"] * 3 + ["Down"]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +121,13 @@ def test_a_link_gets_slower_and_stays_so_when_it_was_away(
     name: str, option: tuple[str, ...], rate_bps: float
 ) -> None:
     told("degrade", "l2-s1", "--port", "4", *option, name=name)
-    assert link(name, "l2/4")["rate_bps"] == rate_bps
+    assert link(name, "l2:4")["rate_bps"] == rate_bps
     told("cut", "l2-s2", name=name)
     told("heal", "l2-s2", name=name)
     slow = [one for one in read(name, "fabric")["links"] if one["rate_bps"] == rate_bps]
-    assert [{one["a"], one["b"]} for one in slow] == [{"l2/4", "s1/4"}]
+    assert [{one["a"], one["b"]} for one in slow] == [{"l2:4", "s1:4"}]
     told("heal", "l2-s1", name=name)
-    assert link(name, "l2/4")["rate_bps"] == 96e9
+    assert link(name, "l2:4")["rate_bps"] == 96e9
 
 
 def test_a_slow_link_can_be_cut_and_healed(name: str) -> None:
@@ -134,8 +135,8 @@ def test_a_slow_link_can_be_cut_and_healed(name: str) -> None:
     told("cut", "l2-s1", name=name)
     assert "is cut" in str(invoke("degrade", "l2-s1", "--width", "4", name=name).exception)
     told("heal", "l2-s1", name=name)
-    assert wait_for(lambda: link(name, "l2/3")["state"] == "Active", NOTICED_S)
-    assert link(name, "l2/3")["rate_bps"] == 96e9
+    assert wait_for(lambda: link(name, "l2:3")["state"] == "Active", NOTICED_S)
+    assert link(name, "l2:3")["rate_bps"] == 96e9
 
 
 @pytest.mark.parametrize(("verb", "counter"), [("errors", "symbol_errors"), ("congest", "send_wait")])

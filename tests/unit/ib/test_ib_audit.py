@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, NO_PEER, NO_ROUTE, PORT, SWITCH, Subnet
 from manager.ib.audit import findings_of
 from manager.ib.evenness import balance
@@ -149,7 +150,7 @@ def by_check(subnet: Subnet) -> dict[str, str]:
 )
 def test_one_port_that_is_not_as_it_should_be(field: str, value: int, check: str, said: str) -> None:
     subnet = subnet_of(Clos(), 2, lambda lid, count: (lid + lid // 4) % count)
-    row = next(row for row in range(len(subnet.ports)) if subnet.port_name(row) == "h7/1")
+    row = next(row for row in range(len(subnet.ports)) if Names(subnet).ports[row] == "h7/1")
     subnet.ports[field][row] = value
     found = by_check(subnet)
     assert found.keys() == {check}
@@ -160,7 +161,7 @@ def test_one_port_that_is_not_as_it_should_be(field: str, value: int, check: str
 @pytest.mark.parametrize(("can", "uses"), [("widest", "width"), ("fastest_bps", "lane_bps")])
 def test_what_one_end_cannot_do_is_no_finding(can: str, uses: str) -> None:
     subnet = subnet_of(Clos(), 2, lambda lid, count: (lid + lid // 4) % count)
-    row = next(row for row in range(len(subnet.ports)) if subnet.port_name(row) == "h7/1")
+    row = next(row for row in range(len(subnet.ports)) if Names(subnet).ports[row] == "h7/1")
     subnet.ports[can][row] //= 2
     for end in (row, subnet.ports["peer"][row]):
         subnet.ports[uses][end] //= 2

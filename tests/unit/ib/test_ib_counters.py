@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cwdp.ib.counters import LARGE, MOST, NAMES, SMALL, ask_counters, growth, reading
+from cwdp.ib.counters import LARGE, MOST, NAMES, SMALL, ask_class, ask_counters, counts_wide, growth, reading
 from cwdp.ib.umad import DATA_AT, MadClass
 
 
@@ -58,6 +58,43 @@ def test_one_that_stands_at_its_most_tells_nothing(name: str) -> None:
 
 def test_one_that_stood_at_its_most_and_was_cleared_begins_anew() -> None:
     assert grown({"symbol_errors": 0xFFFF}, {"symbol_errors": 8})["symbol_errors"] == 4.0
+
+
+def wide_told(wait: int, small_wait: int = 0xFFFFFFFF) -> tuple[bytes, bytes]:
+    small, large = told(send_wait=small_wait, sent_words=7)
+    return small, large[:168] + wait.to_bytes(8) + large[176:]
+
+
+@pytest.mark.parametrize("wait", [1 << 32, (1 << 50) + 3])
+def test_waiting_with_64_bits_goes_on_where_the_device_says_that_it_has_it(wait: int) -> None:
+    place = NAMES.index("send_wait")
+    two = [[*wide_told(wait), *wide_told(wait)], [*wide_told(wait + 100), *wide_told(wait + 100)]]
+    before, after = (reading(one, at_s, np.array([True, False])) for at_s, one in enumerate(two))
+    found = growth(before, after)
+    assert found.per_s[0, place] == 100.0
+    assert np.isnan(found.per_s[1, place])
+    assert found.stuck[:, place].tolist() == [False, True]
+
+
+def test_waiting_is_not_known_while_its_width_changes() -> None:
+    before = reading(wide_told(1 << 40, 5), 0.0, np.array([False]))
+    after = reading(wide_told(1 << 40, 6), 1.0, np.array([True]))
+    assert np.isnan(growth(before, after).per_s[0, NAMES.index("send_wait")])
+    assert growth(before, after).per_s[0, NAMES.index("sent_words")] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("data", "is_wide"),
+    [
+        (bytes(4) + (1 << 6).to_bytes(4), True),
+        (bytes(4) + (0xFFFFFFFF & ~(1 << 6)).to_bytes(4), False),
+        (b"\xff" * 4 + (0x1F).to_bytes(4), False),
+        (None, False),
+    ],
+)
+def test_devices_say_whether_they_count_waiting_with_64_bits(data: bytes | None, is_wide: bool) -> None:
+    assert counts_wide(data) == is_wide
+    assert ask_class(17).attribute == 0x01
 
 
 def test_what_is_not_told_is_not_known() -> None:

@@ -14,7 +14,7 @@ import need
 import pytest
 
 from tools.ib.simulated import LIBRARY, Subnet
-from tools.ib.topology import Clos
+from tools.ib.topology import Clos, port_name
 from tools.waiting import wait_for
 
 CWDP = (sys.executable, "-m", "cwdp")
@@ -44,7 +44,7 @@ def test_the_fabric_is_what_the_subnet_is(subnet: Subnet) -> None:
     }
     assert len(told["links"]) == 32
     assert (names["h3"]["lmc"], names["l1"]["active_ports"], told["silent"]) == (2, 8, [])
-    assert {"a": "l1/1", "b": "h1/1"}.items() <= next(
+    assert {"a": "l1:1", "b": "h1/1"}.items() <= next(
         {"a": max(one["a"], one["b"]), "b": min(one["a"], one["b"])}.items()
         for one in told["links"]
         if "h1/1" in one.values()
@@ -58,7 +58,7 @@ def test_it_looks_the_same_from_everywhere(subnet: Subnet) -> None:
 
 def test_four_lids_leave_by_four_spines(subnet: Subnet) -> None:
     told = _told(subnet, "path", "h2", "h9")
-    spines = {one["ports"][2].partition("/")[0] for one in told["ways"]}
+    spines = {one["ports"][2].partition(":")[0] for one in told["ways"]}
     assert (told["lmc"], spines) == (2, {"s1", "s2", "s3", "s4"})
 
 
@@ -77,7 +77,7 @@ def _ports(traced: str) -> list[str]:
     """The ports that packets leave by, as ibtracert tells."""
     nodes = re.findall(r'lid \d+-\d+ "(\w+)"', traced)
     by = re.findall(r"^\[(\d+)\] ->", traced, flags=re.MULTILINE)
-    return [f"{node}/{port}" for node, port in zip(nodes, by, strict=False)]
+    return [port_name(node, int(port)) for node, port in zip(nodes, by, strict=False)]
 
 
 def test_a_link_that_is_gone_is_seen(subnet: Subnet) -> None:
@@ -119,7 +119,7 @@ def test_errors_of_a_port_are_told_and_of_no_other(subnet: Subnet) -> None:
         time.sleep(1.5)
         subnet.console('PerformanceSet "l1"[5] PortCounters.SymbolErrorCounter=30')
         (port,) = running.result()["ports"]
-    assert (port["port"], port["stuck"]) == ("l1/5", [])
+    assert (port["port"], port["stuck"]) == ("l1:5", [])
     assert port["per_s"]["symbol_errors"] == pytest.approx(10.0, rel=0.1)
 
 
@@ -128,7 +128,7 @@ def test_tables_for_people(subnet: Subnet, tmp_path: Path) -> None:
     shown = subnet.run("h1", [*CWDP, "ib", "fabric"]).stdout
     assert "16 hosts, 8 switches, 32 links" in shown
     assert "h1 h2 h3 h4" in shown
-    assert "h2/1 > l1/" in subnet.run("h1", [*CWDP, "ib", "path", "h2", "h9"]).stdout
+    assert "h2/1 > l1:" in subnet.run("h1", [*CWDP, "ib", "path", "h2", "h9"]).stdout
 
 
 def test_a_whole_subnet_has_nothing_amiss(subnet: Subnet) -> None:

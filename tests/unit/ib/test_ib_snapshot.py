@@ -11,6 +11,7 @@ from cwdp.ib.asking import Asker
 from cwdp.ib.snapshot import snapshot
 from cwdp.ib.sweep import sweep
 from cwdp.ib.tables import read_tables
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import NO_PEER, Subnet, pack, unpack
 
 
@@ -23,9 +24,9 @@ def taken(**shape: int) -> Subnet:
 def test_ports_are_joined_both_ways_and_named() -> None:
     subnet = taken(spines=3, hosts=4)
     assert (len(subnet.guids), len(subnet.switches), len(subnet.links)) == (13, 5, 2 * 3 + 2 * 4)
-    names = [{subnet.port_name(a), subnet.port_name(b)} for a, b in subnet.links.tolist()]
-    assert {"h0/1", "l0/1"} in names
-    assert {"l1/7", "s2/2"} in names
+    names = [{Names(subnet).ports[a], Names(subnet).ports[b]} for a, b in subnet.links.tolist()]
+    assert {"h0/1", "l0:1"} in names
+    assert {"l1:7", "s2:2"} in names
     managed = subnet.ports[subnet.ports["number"] == 0]
     assert len(managed) == 5
     assert (managed["peer"] == NO_PEER).all()

@@ -46,10 +46,10 @@ def test_ports_tell_their_lids_and_rates() -> None:
 
 def test_each_lid_of_a_host_goes_by_another_spine() -> None:
     assert ways(two_leaves(), "h0", "h2") == [
-        ["h0/1", "l0/3", "s0/2", "l1/1"],
-        ["h0/1", "l0/4", "s1/2", "l1/1"],
+        ["h0/1", "l0:3", "s0:2", "l1:1"],
+        ["h0/1", "l0:4", "s1:2", "l1:1"],
     ]
-    assert ways(two_leaves(), "h0", "h1") == [["h0/1", "l0/2"]] * 2
+    assert ways(two_leaves(), "h0", "h1") == [["h0/1", "l0:2"]] * 2
 
 
 def test_tables_that_lead_nowhere_or_round_in_circles() -> None:
@@ -64,7 +64,7 @@ def test_a_port_whose_far_end_is_silent_is_told() -> None:
     nodes = two_leaves()
     nodes["s1"].is_silent = True
     fabric, _ = swept(nodes)
-    assert named(fabric.nodes, fabric.silent) == ["l0/4", "l1/4"]
+    assert named(fabric.nodes, fabric.silent) == ["l0:4", "l1:4"]
     assert len(fabric.nodes) == len(nodes) - 1
 
 

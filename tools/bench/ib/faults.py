@@ -23,7 +23,7 @@ from cwdp.errors import LabError
 from tools.bench.figures import Figure, figure
 from tools.ib.judged import COST
 from tools.ib.simulated import Subnet
-from tools.ib.topology import Clos
+from tools.ib.topology import Clos, port_name
 
 FAULTS, SECONDS = 200, 600
 POLLS, WARM_POLLS, MOST_CALM_POLLS, CALM_S = 3, 6, 10, 301.0
@@ -223,7 +223,7 @@ def _slow_receiver(topology: Clos, draw: np.random.Generator) -> Fault:
             grows[f"h{other * topology.hosts}", 1, WAIT] = ticks // 2
             for spine in range(1, topology.spines + 1):
                 grows[f"l{other}", topology.hosts + spine, WAIT] = ticks // 2
-    return Fault("slow_receiver", f"l{leaf}/{place} > {_name(to)}", grows=grows)
+    return Fault("slow_receiver", f"l{leaf}:{place} > {_name(to)}", grows=grows)
 
 
 def figures() -> Iterator[Figure]:
@@ -299,7 +299,7 @@ def _cost(topology: Clos) -> Figure:
 
 
 def _name(end: tuple[str, int]) -> str:
-    return f"{end[0]}/{end[1]}"
+    return port_name(*end)
 
 
 def _words(finding: Json) -> str:

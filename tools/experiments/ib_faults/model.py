@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tools.ib.lab import links
 from tools.ib.lab.faults import WIDTHS
 from tools.ib.lab.links import Link
-from tools.ib.topology import Clos
+from tools.ib.topology import Clos, port_name
 
 Kind = Literal["cut", "flapping", "degraded", "errors", "congested"]
 KINDS: tuple[Kind, ...] = "cut", "flapping", "degraded", "errors", "congested"
@@ -40,7 +40,7 @@ class Fault:
     @property
     def right(self) -> set[tuple[str, str]]:
         """What may be named: the kind of a finding and its subject."""
-        a, b = map(links.port_name, (self.link.a, self.link.b))
+        a, b = port_name(*self.link.a), port_name(*self.link.b)
         cable = f"{a} - {b}"
         match self.kind:
             case "cut":

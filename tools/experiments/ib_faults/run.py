@@ -18,6 +18,7 @@ from tools.experiments.options import JSON
 from tools.experiments.report import new_table
 from tools.ib.lab import faults, fleet, lifecycle, links
 from tools.ib.lab.state import Spec
+from tools.ib.topology import port_name
 from tools.lab.params import TIME
 from tools.waiting import wait_for
 
@@ -162,7 +163,7 @@ def _held(client: ManagerClient, spec: Spec) -> set[str]:
     """Links that something is told of."""
     told = " ".join(one["subject"]["name"] for one in _findings(client)).split()
     return {
-        link.key for link in links.every(spec.topology) if {*map(links.port_name, (link.a, link.b))} & {*told}
+        link.key for link in links.every(spec.topology) if {port_name(*link.a), port_name(*link.b)} & {*told}
     }
 
 
@@ -190,7 +191,7 @@ def _as_json(verdict: Verdict) -> Json:
     fault = verdict.fault
     return {
         "fault": fault.kind,
-        "link": f"{links.port_name(fault.link.a)}-{links.port_name(fault.link.b)}",
+        "link": f"{port_name(*fault.link.a)}-{port_name(*fault.link.b)}",
         "size": fault.size,
         "named": verdict.named,
         "after_s": None if verdict.after_s is None else round(verdict.after_s, 2),

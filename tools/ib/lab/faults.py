@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ from tools.ib.lab import links, programs, state
 from tools.ib.lab.console import Console
 from tools.ib.lab.links import Link
 from tools.ib.lab.state import Fault, State
+from tools.ib.topology import port_name
 
 WIDTHS = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
 """Bits of LinkWidthEnabled by lanes (IBTA volume 1, 14.2.5.6)."""
@@ -19,6 +21,10 @@ SPEEDS = {2_500_000_000: 0b001, 5_000_000_000: 0b011}
 
 ALL_WIDTHS, ALL_SPEEDS = 31, 7
 PORT_S = 10.0
+
+TRIES, STAYS_S = 5, 0.3
+"""A subnet manager that configures ports at that moment writes back what it read before: so it is looked whether all stays."""
+
 KEEPER = "tools.ib.lab.growing"
 
 DOWNED = "LinkDownedCounter"
@@ -40,17 +46,22 @@ def cut(name: str, link: str, port: int | None) -> None:
 
 def degrade(name: str, link: str, port: int | None, *, width: int, speed_bps: int) -> None:
     """Have links use fewer lanes, or slower ones; 0 leaves what is."""
-    with _changing(name, link, port) as (known, _, found):
+    with _changing(name, link, port) as (known, console, found):
         for each in found:
             fault = _fault(known, each)
             if fault.cut:
                 raise LabError(f"the link {each.key} is cut", f"Run `cwdp lab ib heal {link}` first.")
-            if width:
-                _enable(name, each, "width", WIDTHS[width])
-                fault.width = width
-            if speed_bps:
-                _enable(name, each, "speed", SPEEDS[speed_bps])
-                fault.speed_bps = speed_bps
+            fault.width, fault.speed_bps = width or fault.width, speed_bps or fault.speed_bps
+            for _ in range(TRIES):
+                if width:
+                    _enable(name, each, "width", WIDTHS[width])
+                if speed_bps:
+                    _enable(name, each, "speed", SPEEDS[speed_bps])
+                time.sleep(STAYS_S)
+                if _is_degraded(console, each, width, speed_bps):
+                    break
+            else:
+                raise LabError(f"the subnet manager undoes what is set at {each.key}", "Try again.")
 
 
 def grow(name: str, link: str, port: int | None, counter: str, per_s: float) -> None:
@@ -58,7 +69,7 @@ def grow(name: str, link: str, port: int | None, counter: str, per_s: float) -> 
     with _changing(name, link, port) as (known, _, found):
         for each in found:
             growing = _fault(known, each).growing
-            end = links.port_name(each.a)
+            end = port_name(*each.a)
             counters = growing.setdefault(end, {})
             counters[counter] = per_s
             if not per_s:
@@ -132,6 +143,11 @@ def _enable(name: str, link: Link, what: str, bits: int) -> None:
         ) from error
     if done.returncode:
         raise LabError(f"ibportstate failed at {node}: {done.stderr.strip()[-200:]}", "Try again.")
+
+
+def _is_degraded(console: Console, link: Link, width: int, speed_bps: int) -> bool:
+    port = console.ports(link.a[0])[link.a]
+    return port.width == (width or port.width) and port.lane_gbps * 1e9 == (speed_bps or port.lane_gbps * 1e9)
 
 
 def _set(link: Link, counter: str, value: int) -> list[str]:

@@ -8,6 +8,7 @@ from tools.errors import exit_on_error
 from tools.ib.lab import state
 from tools.ib.lab.console import Console
 from tools.ib.lab.state import State
+from tools.ib.topology import port_of
 
 TICK_S = 0.25
 MOST = {"SymbolErrorCounter": 0xFFFF, "PortXmitWait": 0xFFFFFFFF}
@@ -24,7 +25,7 @@ def run(name: str) -> None:
         lines = []
         for place, per_s in _growing(known).items():
             counted[place] = min(counted[place] + per_s * (now_s - before_s), MOST[place[1]])
-            node, _, port = place[0].partition("/")
+            node, port = port_of(place[0])
             lines.append(f'PerformanceSet "{node}"[{port}] PortCounters.{place[1]}={int(counted[place])}')
         console.tell(*lines)
         before_s = now_s

@@ -4,7 +4,7 @@ import difflib
 from dataclasses import dataclass
 
 from cwdp.errors import LabError
-from tools.ib.topology import Clos
+from tools.ib.topology import Clos, port_name
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,7 @@ class Link:
     @property
     def key(self) -> str:
         """The same from both ends."""
-        return "-".join(sorted(map(port_name, (self.a, self.b))))
-
-
-def port_name(port: tuple[str, int]) -> str:
-    """As people read it: `NODE/PORT`."""
-    return f"{port[0]}/{port[1]}"
+        return "-".join(sorted((port_name(*self.a), port_name(*self.b))))
 
 
 def require_node(topology: Clos, node: str) -> str:

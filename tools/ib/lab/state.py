@@ -65,7 +65,7 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct):
-    """What was done to a link; counters grow at the end that is named, `l1/5`, by so many in a second."""
+    """What was done to a link; counters grow at the end that is named, `l1:5`, by so many in a second."""
 
     cut: bool = False
     width: int = 0

@@ -12,6 +12,7 @@ from tools.ib.lab import fleet, lifecycle, links, state
 from tools.ib.lab.console import Console, Port, Ports
 from tools.ib.lab.links import Link
 from tools.ib.lab.state import Fault, State
+from tools.ib.topology import port_name
 
 DATA_SHARE = 0.8
 """Of ten bits on the wire eight are data."""
@@ -46,8 +47,8 @@ def _link(link: Link, known: State, ports: Ports) -> dict[str, Any]:
     port = ports[link.a]
     fault = known.faults.get(link.key, Fault())
     return {
-        "a": links.port_name(link.a),
-        "b": links.port_name(link.b),
+        "a": port_name(*link.a),
+        "b": port_name(*link.b),
         "state": port.state,
         "rate_bps": _rate_bps(port) if port.is_active else 0,
         "faults": _faults(fault),

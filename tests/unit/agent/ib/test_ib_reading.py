@@ -11,6 +11,7 @@ import pytest
 from cwdp.agent.ib.orders import IbOrder
 from cwdp.agent.ib.reading import SWEEP_S, SubnetReader
 from cwdp.ib.asking import Asker
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.reports import AGAIN_S, IbGrowth, IbSubnet, IbTables
 from cwdp.shared.ib.subnet import Subnet
 from manager.ib.subnets import Subnets
@@ -124,7 +125,7 @@ def test_a_port_with_another_lid_is_told(world: World) -> None:
 def test_a_node_that_stops_answering_is_silent_and_comes_back(world: World) -> None:
     world.nodes["h3"].is_silent = True
     world.run()
-    assert [world.subnet.port_name(row) for row in world.subnet.silent] == ["l1/2"]
+    assert [Names(world.subnet).ports[row] for row in world.subnet.silent] == ["l1:2"]
     world.nodes["h3"].is_silent = False
     world.run(11.0)
     assert world.subnet.silent == ()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, NO_PEER, NO_ROUTE, PORT, SWITCH, Subnet
 
 LANE_BPS, LANES = 25_000_000_000, 4
@@ -108,4 +109,4 @@ def port(subnet: Subnet, node: str, number: int) -> int:
 
 def named(subnet: Subnet, rows: Sequence[int]) -> list[str]:
     """Ports for people."""
-    return [subnet.port_name(row) for row in rows]
+    return [Names(subnet).ports[row] for row in rows]

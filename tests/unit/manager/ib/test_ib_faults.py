@@ -9,6 +9,7 @@ from fat_trees import RATE_BPS, TICKS_PER_S, Shape, Traffic, fat_tree, kept, lin
 from watched import Watched
 
 from cwdp.shared.ib.counters import NAMES, WORD_BYTES, Growth
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import NO_PEER, SWITCH, Subnet
 
 SHAPES = (
@@ -41,8 +42,8 @@ def host_port(subnet: Subnet, row: int) -> bool:
 
 
 def cable_name(subnet: Subnet, pair: tuple[int, int]) -> str:
-    a, b = sorted(pair, key=lambda row: (not host_port(subnet, row), subnet.port_name(row)))
-    return f"{subnet.port_name(a)} - {subnet.port_name(b)}"
+    a, b = sorted(pair, key=lambda row: (not host_port(subnet, row), Names(subnet).ports[row]))
+    return f"{Names(subnet).ports[a]} - {Names(subnet).ports[b]}"
 
 
 def some_link(subnet: Subnet, draw: np.random.Generator) -> tuple[int, int]:
@@ -96,7 +97,7 @@ def slower(subnet: Subnet, draw: np.random.Generator) -> Fault:
 def errors(subnet: Subnet, draw: np.random.Generator) -> Fault:
     to, by = some_link(subnet, draw)
     name = str(draw.choice(["symbol_errors", "receive_errors"]))
-    found = {("bit_errors", f"{subnet.port_name(by)} > {subnet.port_name(to)}")}
+    found = {("bit_errors", f"{Names(subnet).ports[by]} > {Names(subnet).ports[to]}")}
     return Fault(subnet, {(to, name): float(draw.uniform(6, 500))}, found)
 
 
@@ -118,7 +119,7 @@ def slow_receiver(subnet: Subnet, draw: np.random.Generator) -> Fault:
     return Fault(
         subnet,
         per_s,
-        {("slow_receiver", f"{subnet.port_name(last)} > {subnet.port_name(dst)}")},
+        {("slow_receiver", f"{Names(subnet).ports[last]} > {Names(subnet).ports[dst]}")},
         (last,),
     )
 
@@ -131,7 +132,7 @@ def incast(subnet: Subnet, draw: np.random.Generator) -> Fault:
         (last, "sent_words"): 0.97 * FULL_WORDS
     }
     return Fault(
-        subnet, per_s, {("congested", f"{subnet.port_name(last)} > {subnet.port_name(dst)}")}, (last,)
+        subnet, per_s, {("congested", f"{Names(subnet).ports[last]} > {Names(subnet).ports[dst]}")}, (last,)
     )
 
 
@@ -145,7 +146,7 @@ def full_between_switches(subnet: Subnet, draw: np.random.Generator) -> Fault:
         (root, "sent_words"): 0.99 * FULL_WORDS
     }
     return Fault(
-        subnet, per_s, {("congested", f"{subnet.port_name(root)} > {subnet.port_name(far)}")}, (root,)
+        subnet, per_s, {("congested", f"{Names(subnet).ports[root]} > {Names(subnet).ports[far]}")}, (root,)
     )
 
 
@@ -245,7 +246,9 @@ def test_damage_that_is_only_seen_behind_its_place() -> None:
     traffic.per_s = {(row, "remote_physical_errors"): 40.0 for row in ends[1:]}
     for _ in range(3):
         watched.poll(subnet, traffic.growth(subnet))
-    assert watched.found == {("bit_errors", f"{subnet.port_name(ways[1])} > {subnet.port_name(ends[1])}")}
+    assert watched.found == {
+        ("bit_errors", f"{Names(subnet).ports[ways[1]]} > {Names(subnet).ports[ends[1]]}")
+    }
     assert "counts no damage" in watched.events[0][1]
 
 
@@ -261,7 +264,9 @@ def test_damage_is_named_where_it_is_counted_and_not_behind_it() -> None:
     }
     for _ in range(3):
         watched.poll(subnet, traffic.growth(subnet))
-    assert watched.found == {("bit_errors", f"{subnet.port_name(ways[0])} > {subnet.port_name(ends[0])}")}
+    assert watched.found == {
+        ("bit_errors", f"{Names(subnet).ports[ways[0]]} > {Names(subnet).ports[ends[0]]}")
+    }
 
 
 def test_a_circle_of_ports_that_wait_is_one_tree() -> None:
@@ -313,7 +318,7 @@ def test_lies_accuse_nobody_but_the_liar(lie: Callable[[Growth, np.random.Genera
     traffic = Traffic(draw)
     for _ in range(60):
         watched.poll(subnet, lie(traffic.growth(subnet), draw))
-    expected = {("counters", subnet.port_name(3))} if lie is liar else set()
+    expected = {("counters", Names(subnet).ports[3])} if lie is liar else set()
     assert {each for each in watched.found if lie is not infinite or each[0] != "counters"} == expected
     if lie is liar:
         assert watched.faults.trust.refused["nonsense"] == 60
@@ -352,7 +357,7 @@ def test_counters_at_their_most_are_told() -> None:
         growth = traffic.growth(subnet)
         growth.stuck[7, NAMES.index("link_downed")] = True
         watched.poll(subnet, growth)
-    assert watched.found == {("counters", subnet.port_name(7))}
+    assert watched.found == {("counters", Names(subnet).ports[7])}
     assert "link_downed stand at their most" in watched.events[0][1]
 
 

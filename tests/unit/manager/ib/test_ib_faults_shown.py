@@ -54,7 +54,7 @@ def test_bit_errors_mark_one_direction_of_a_link() -> None:
     (event,) = managed.state.events
     assert (event.kind, event.host) == ("link_bit_errors", "fabric")
     (told,) = link_views.findings_of(managed.state)
-    assert told["subject"]["name"] == "s0/1 > l0/5"
+    assert told["subject"]["name"] == "s0:1 > l0:5"
 
 
 def test_a_link_that_is_cut_is_dead_and_over_when_it_is_back() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from ib_worlds import clos
 
-from manager.ib.names import Names
+from cwdp.shared.ib.names import Names
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from ib_worlds import clos, cut, named, port
 
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.routes import Routes
 from cwdp.shared.ib.subnet import NO_ROUTE
-from manager.ib.names import Names
 from manager.ib.ways import chosen, ways
 
 
@@ -19,7 +19,7 @@ def test_a_way_is_what_the_tables_say() -> None:
     src, dst = port(subnet, "h1 mlx5_0", 1), port(subnet, "h9 mlx5_0", 1)
     found = ways(routes, src, dst)
     assert [way.dlid for way in found] == [100, 101, 102, 103]
-    assert named(subnet, found[1].leaves or ()) == ["h1 mlx5_0/1", "l0/6", "s1/3", "l2/2"]
+    assert named(subnet, found[1].leaves or ()) == ["h1/mlx5_0", "l0:6", "s1:3", "l2:2"]
     assert [subnet.names[row] for row in found[1].switches] == ["l0", "s1", "l2"]
 
 

@@ -1,12 +1,12 @@
-"""What nodes and ports of an InfiniBand subnet are called in the manager's views. Pure.
+"""What nodes and ports of an InfiniBand subnet are called, everywhere. Pure.
 
 A host's port is a NIC, `HOST/DEVICE`, where the node description is `HOST DEVICE`, as Linux writes it: `node01 mlx5_0`. From the
 second port of a device on it is `HOST/DEVICE.PORT`. A description of one word names a host: its ports are `HOST/1`, `HOST/2`.
-A switch goes by its description, or its GUID where it has none. A slash becomes `-`, as it parts host and NIC. Of several that
+A switch goes by its description, or its GUID where it has none; its ports are `SWITCH:PORT`. A slash becomes `-`, as it parts host and NIC. Of several that
 have one name, all but the one with the lowest GUID have theirs behind it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from cwdp.shared.ib.subnet import SWITCH, Subnet
@@ -23,36 +23,27 @@ class Names:
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """Of each node what it is called: a switch's name, or `HOST/DEVICE`; only `HOST` where no device is told."""
-        found: list[str] = []
-        taken: set[str] = set()
-        for name, guid, kind in zip(
-            self._subnet.names, self._subnet.guids.tolist(), self._subnet.kinds.tolist(), strict=True
-        ):
-            plain = _switch(name, guid) if kind == SWITCH else _adapter(name, guid)
-            unique = f"{plain}-{guid:016x}" if plain in taken else plain
-            taken.add(unique)
-            found.append(unique)
-        return tuple(found)
+        subnet = self._subnet
+        return node_names(zip(subnet.names, subnet.guids.tolist(), subnet.kinds.tolist(), strict=True))
 
     @cached_property
     def ends(self) -> tuple[str, ...]:
         """Of each port the node that links name: its switch, or the NIC that it is."""
         subnet = self._subnet
         return tuple(
-            self.nodes[node] if subnet.kinds[node] == SWITCH else _nic(self.nodes[node], number)
-            for node, number in zip(
-                subnet.ports["node"].tolist(), subnet.ports["number"].tolist(), strict=True
-            )
+            self.nodes[node] if subnet.kinds[node] == SWITCH else name
+            for node, name in zip(subnet.ports["node"].tolist(), self.ports, strict=True)
         )
 
     @cached_property
     def ports(self) -> tuple[str, ...]:
         """Of each port: `SWITCH:PORT`, or the NIC that it is."""
         subnet = self._subnet
+        kinds = subnet.kinds.tolist()
         return tuple(
-            f"{end}:{number}" if subnet.kinds[node] == SWITCH else end
-            for end, node, number in zip(
-                self.ends, subnet.ports["node"].tolist(), subnet.ports["number"].tolist(), strict=True
+            port_name(self.nodes[node], number, kinds[node])
+            for node, number in zip(
+                subnet.ports["node"].tolist(), subnet.ports["number"].tolist(), strict=True
             )
         )
 
@@ -61,6 +52,23 @@ class Names:
         """The row of each host's port by the NIC that it is."""
         kinds, node = self._subnet.kinds, self._subnet.ports["node"].tolist()
         return {end: row for row, end in enumerate(self.ends) if kinds[node[row]] != SWITCH}
+
+
+def node_names(nodes: Iterable[tuple[str, int, int]]) -> tuple[str, ...]:
+    """Of each node, all of a subnet: its description, GUID and kind, by ascending GUIDs."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name, guid, kind in nodes:
+        plain = _switch(name, guid) if kind == SWITCH else _adapter(name, guid)
+        unique = f"{plain}-{guid:016x}" if plain in taken else plain
+        taken.add(unique)
+        found.append(unique)
+    return tuple(found)
+
+
+def port_name(node: str, number: int, kind: int) -> str:
+    """Of a port of a node, by what this is called: `SWITCH:PORT`, or the NIC that it is."""
+    return f"{node}:{number}" if kind == SWITCH else _nic(node, number)
 
 
 def _switch(name: str, guid: int) -> str:
