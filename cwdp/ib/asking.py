@@ -1,10 +1,12 @@
 """Many attributes at once: requests under way together, those that are lost asked for again, what becomes of each counted."""
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from cwdp.errors import RdmaError
 from cwdp.ib.umad import Answer, Request
 
 AT_ONCE = 64
@@ -16,6 +18,10 @@ MOST_LATE = 2
 """So many timeouts after the last answer nothing comes any more."""
 
 COUNTERS = ("asked", "answered", "refused", "timed_out", "unexpected")
+
+
+class FellSilentError(RdmaError):
+    """More requests were in vain than may be: what was there is gone."""
 
 
 class Port(Protocol):
@@ -46,12 +52,18 @@ class Asker:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._port, self._at_once = port, at_once
         self._number = 0
+        self._in_vain, self._most_in_vain = 0, sys.maxsize
+
+    def bear(self, most_in_vain: int = sys.maxsize) -> None:
+        """Raise `FellSilentError` when more requests than this have had no answer from now on, each try counted."""
+        self._in_vain, self._most_in_vain = 0, most_in_vain
 
     def ask(self, requests: Sequence[Request]) -> list[bytes | None]:
         """The data of each answer, in the order of the requests; None for what is refused, or has no answer in `TRIES`.
 
         Raises:
             RdmaError: the port cannot send or receive.
+            FellSilentError: see `bear`.
         """
         return self.ask_again(self._port.prepare(requests), len(requests))
 
@@ -104,5 +116,10 @@ class Asker:
     ) -> None:
         place, left = under_way.pop(number)
         self.counters["timed_out"] += 1
+        self._in_vain += 1
+        if self._in_vain > self._most_in_vain:
+            raise FellSilentError(
+                f"{self._in_vain} requests in vain", "what was there is gone; ask what there is"
+            )
         if left:
             waiting.append((place, left))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.ib.asking import Asker
+from cwdp.ib.asking import Asker, FellSilentError
 from cwdp.ib.attributes import (
     LIDS_A_BLOCK,
     ask_forwarding,
@@ -42,6 +42,10 @@ AT_A_TIME = 128
 
 PORT_TRIES, OTHER_TRIES = 2, 1
 
+MOST_IN_VAIN, SWEEPS = 32, 3
+"""Where all answered before, a sweep is begun anew after so many requests in vain: a link went while it was under way. The last of
+so many is taken as it is."""
+
 QUIET_S, MOST_MISSED = 30.0, 3
 """A port that has not told its counters so often one after the other is not asked for so long."""
 
@@ -69,7 +73,7 @@ class Polled:
 
     Args:
         asker: by which it is asked.
-        wide: by the GUIDs of nodes whether they count waiting with 64 bits, as far as it is known from before.
+        before: the same subnet until now, if it was swept before.
 
     Attributes:
         fabric: as it was swept.
@@ -82,11 +86,11 @@ class Polled:
         RdmaError: the port cannot send or receive.
     """
 
-    def __init__(self, asker: Asker, wide: Mapping[int, bool] | None = None) -> None:
+    def __init__(self, asker: Asker, before: "Polled | None" = None) -> None:
         self._asker = asker
-        self.wide: dict[int, bool] = dict(wide or {})
-        self.fabric: Fabric = sweep(asker)
-        self._tables: Tables = read_tables(asker, self.fabric)
+        self.wide: dict[int, bool] = {} if before is None else before.wide
+        all_answered = before is not None and not before.fabric.silent
+        self.fabric, self._tables = _read(asker, all_answered=all_answered)
         self.subnet: Subnet = snapshot(self.fabric, self._tables)
         self.ends = ends_of(self.fabric)
         self.changed: list[int] = []
@@ -281,6 +285,24 @@ class Polled:
                 rows = [self._row[End(node.guid, number)] for number in node.ports]
                 return next((row for row in rows if self.subnet.ports["lid"][row] > 0), None)
         return None
+
+
+def _read(asker: Asker, *, all_answered: bool) -> tuple[Fabric, Tables]:
+    """A subnet and its tables; `all_answered`: the last time."""
+    for _ in range(SWEEPS - 1 if all_answered else 0):
+        asker.bear(MOST_IN_VAIN)
+        try:
+            return _read_once(asker)
+        except FellSilentError:
+            continue
+        finally:
+            asker.bear()
+    return _read_once(asker)
+
+
+def _read_once(asker: Asker) -> tuple[Fabric, Tables]:
+    fabric = sweep(asker)
+    return fabric, read_tables(asker, fabric)
 
 
 def _parts(of: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -123,7 +123,7 @@ class SubnetReader:
 
     def _sweep(self) -> None:
         before = self._polled
-        self._polled = Polled(self._asker, before.wide if before is not None else None)
+        self._polled = Polled(self._asker, before)
         self.counters["ib_sweeps"] += 1
         self._swept_s = self._clock_s()
         if before is None or not _is_same(before, self._polled):

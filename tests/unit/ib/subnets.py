@@ -1,6 +1,6 @@
 """Subnets in memory that answer as switches and hosts do, and ports by which they are asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cwdp.ib.attributes import NO_ROUTE, Attribute, NodeType
@@ -84,11 +84,13 @@ class Port:
     Attributes:
         lost: numbers of transactions of which the first so many are lost.
         asked: the requests that left.
+        before_send: what happens before each.
     """
 
     host: Node
     lost: Mapping[int, bool] = field(default_factory=dict)
     asked: list[Request] = field(default_factory=list)
+    before_send: Callable[[], None] = lambda: None
     _answers: list[Answer] = field(default_factory=list)
 
     def prepare(self, requests: Sequence[Request]) -> Sequence[Request]:
@@ -96,6 +98,7 @@ class Port:
 
     def send(self, made: Sequence[Request], place: int, number: int, timeout_ms: int) -> None:
         del timeout_ms
+        self.before_send()
         request = made[place]
         self.asked.append(request)
         if not self.lost.get(number):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from subnets import Node, Port, two_leaves
 
-from cwdp.ib.asking import AT_ONCE, TRIES, Asker
+from cwdp.ib.asking import AT_ONCE, TRIES, Asker, FellSilentError
 from cwdp.ib.attributes import Attribute, ask_name, ask_node, read_name
 from cwdp.ib.umad import MAD_BYTES, METHOD_GET, Answer, MadClass, Request
 
@@ -79,3 +79,12 @@ def test_all_that_leaves_asks(to: tuple[int, ...] | int) -> None:
 def test_a_node_of_that_kind_has_no_table() -> None:
     node = Node("h", 1, False, 1)
     assert node.answer(Request(MadClass.SUBNET_DIRECT, Attribute.SWITCH_INFO, 0, ()), 1) is None
+
+
+def test_more_in_vain_than_are_borne_end_the_asking_and_the_next_begins_anew() -> None:
+    asker = Asker(Port(two_leaves()["h0"]))
+    asker.bear(4)
+    with pytest.raises(FellSilentError, match="5 requests in vain"):
+        asker.ask([ask_node((1, 9))] * 8 + [ask_name(())])
+    asker.bear()
+    assert asker.ask([ask_node((1, 9))] * 8 + [ask_name(())])[8] is not None

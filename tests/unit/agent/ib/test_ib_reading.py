@@ -11,6 +11,7 @@ import pytest
 from cwdp.agent.ib.orders import IbOrder
 from cwdp.agent.ib.reading import SWEEP_S, SubnetReader
 from cwdp.ib.asking import Asker
+from cwdp.ib.polling import MOST_IN_VAIN
 from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.reports import AGAIN_S, IbGrowth, IbSubnet, IbTables
 from cwdp.shared.ib.subnet import Subnet
@@ -211,3 +212,20 @@ def test_whatever_happens_the_manager_knows_what_there_is_in_the_end(seed: int) 
         assert np.array_equal(getattr(world.subnet, name), getattr(fresh.subnet, name)), name
     assert world.manager.results["not_sane"] == 0
     assert dataclasses.is_dataclass(world.subnet)
+
+
+@pytest.mark.parametrize("after", [5, 40, 90, 150, 250])
+def test_nothing_is_asked_for_long_behind_a_link_that_goes_while_the_subnet_is_swept_again(
+    after: int,
+) -> None:
+    """All of a leaf is behind it, and is reached by another way after that."""
+    nodes = two_leaves(spines=2, hosts=30)
+    world = World(nodes)
+    world.run(1.0)
+    world.now_s += SWEEP_S
+    at, before = len(world.port.asked) + after, world.asker.counters["timed_out"]
+    world.port.before_send = lambda: unwire(nodes["l1"], 31) if len(world.port.asked) == at else None
+    world.run(1.0)
+    assert world.asker.counters["timed_out"] - before <= 2 * MOST_IN_VAIN
+    assert len(world.subnet.guids) == len(nodes)
+    assert len(world.subnet.links) == 2 * 2 + 60 - 1
