@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cwdp.ib.umad import MadClass, Request
 
-LIDS_A_BLOCK = 64
+LIDS_A_BLOCK, KEYS_A_BLOCK = 64, 32
 NO_ROUTE = 0xFF
 """In a linear forwarding table: packets to that LID are dropped."""
 
@@ -26,6 +26,7 @@ class Attribute(IntEnum):
     NODE_INFO = 0x11
     SWITCH_INFO = 0x12
     PORT_INFO = 0x15
+    PARTITION_TABLE = 0x16
     LINEAR_FORWARDING_TABLE = 0x19
     SM_INFO = 0x20
 
@@ -159,6 +160,16 @@ def ask_manager(to: tuple[int, ...]) -> Request:
 def read_manager(data: bytes) -> int:
     """SMInfo (14.2.5.13): the `ManagerState`, or another number."""
     return data[20] & 15
+
+
+def ask_partitions(to: tuple[int, ...], block: int) -> Request:
+    """For `read_partitions`: of the port of a host that a direct route ends at."""
+    return Request(MadClass.SUBNET_DIRECT, Attribute.PARTITION_TABLE, block, to)
+
+
+def read_partitions(data: bytes) -> NDArray[np.uint16]:
+    """P_KeyTable (14.2.5.7): a block of a port's P_Keys, 0 for none, shape (32,)."""
+    return np.frombuffer(data, ">u2", KEYS_A_BLOCK).astype(np.uint16)
 
 
 def read_node(data: bytes) -> NodeInfo:

@@ -25,6 +25,7 @@ from cwdp.ib.attributes import (
     read_port,
 )
 from cwdp.ib.counters import Reading, ask_class, ask_counters, counts_wide, reading
+from cwdp.ib.partitions import read_keys
 from cwdp.ib.snapshot import ends_of, snapshot
 from cwdp.ib.sweep import End, Fabric, sweep
 from cwdp.ib.tables import Tables, read_tables
@@ -33,6 +34,8 @@ from cwdp.shared.ib.routes import Routes
 from cwdp.shared.ib.subnet import SWITCH, Subnet
 
 _T = TypeVar("_T")
+
+Keys = Mapping[End, tuple[int, ...]]
 
 MOST_BLOCKS = 4_096
 """Of forwarding tables that one look asks for; the next look goes on."""
@@ -89,9 +92,10 @@ class Polled:
     def __init__(self, asker: Asker, before: "Polled | None" = None) -> None:
         self._asker = asker
         self.wide: dict[int, bool] = {} if before is None else before.wide
-        all_answered = before is not None and not before.fabric.silent
-        self.fabric, self._tables = _read(asker, all_answered=all_answered)
-        self.subnet: Subnet = snapshot(self.fabric, self._tables)
+        fabric, tables, keys = _read(asker, all_answered=before is not None and not before.fabric.silent)
+        self.fabric: Fabric = fabric
+        self._tables, self._keys = tables, keys
+        self.subnet: Subnet = snapshot(self.fabric, self._tables, self._keys)
         self.ends = ends_of(self.fabric)
         self.changed: list[int] = []
         self._row = {end: row for row, end in enumerate(self.ends)}
@@ -120,7 +124,7 @@ class Polled:
                 if info != before:
                     found = Change.PORTS
         if found is Change.PORTS:
-            self._take(snapshot(self.fabric, self._tables))
+            self._take(snapshot(self.fabric, self._tables, self._keys))
         return found
 
     def look_at_tables(self) -> Change:
@@ -130,7 +134,7 @@ class Polled:
         if not any(self._is_another(batch) for batch in self._blocks_due()):
             return Change.NOTHING
         before, self._tables = self.subnet.tables, read_tables(self._asker, self.fabric)
-        after = snapshot(self.fabric, self._tables)
+        after = snapshot(self.fabric, self._tables, self._keys)
         self._blocks = self._table_batches()
         self._take(after)
         if after.tables.shape != before.shape:
@@ -287,8 +291,8 @@ class Polled:
         return None
 
 
-def _read(asker: Asker, *, all_answered: bool) -> tuple[Fabric, Tables]:
-    """A subnet and its tables; `all_answered`: the last time."""
+def _read(asker: Asker, *, all_answered: bool) -> tuple[Fabric, Tables, Keys]:
+    """A subnet, its tables and the P_Keys of its ports; `all_answered`: the last time."""
     for _ in range(SWEEPS - 1 if all_answered else 0):
         asker.bear(MOST_IN_VAIN)
         try:
@@ -300,9 +304,9 @@ def _read(asker: Asker, *, all_answered: bool) -> tuple[Fabric, Tables]:
     return _read_once(asker)
 
 
-def _read_once(asker: Asker) -> tuple[Fabric, Tables]:
+def _read_once(asker: Asker) -> tuple[Fabric, Tables, Keys]:
     fabric = sweep(asker)
-    return fabric, read_tables(asker, fabric)
+    return fabric, read_tables(asker, fabric), read_keys(asker, fabric)
 
 
 def _parts(of: Sequence[_T]) -> Iterator[Sequence[_T]]:

@@ -1,18 +1,21 @@
 """What was swept and read of a subnet, as arrays. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.ib.sweep import End, Fabric, Node
 from cwdp.ib.tables import Tables
-from cwdp.shared.ib.subnet import DEFAULT_PREFIX, NO_PEER, PORT, Subnet
+from cwdp.shared.ib.subnet import DEFAULT_PREFIX, KEY, NO_PEER, PORT, Subnet
 
 
-def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
-    """The subnet of a sweep, with its tables."""
+def snapshot(
+    fabric: Fabric, tables: Tables, keys: Mapping[End, tuple[int, ...]] = MappingProxyType({})
+) -> Subnet:
+    """The subnet of a sweep, with its tables and the P_Keys of ports."""
     nodes, ends = [fabric.nodes[guid] for guid in sorted(fabric.nodes)], ends_of(fabric)
     row = {end: i for i, end in enumerate(ends)}
     of_node = {node.guid: i for i, node in enumerate(nodes)}
@@ -46,6 +49,7 @@ def snapshot(fabric: Fabric, tables: Tables) -> Subnet:
         (_manager(nodes), ""),
         np.array([fabric.nodes[end.guid].port_guids.get(end.port, 0) for end in ends], np.uint64),
         max((port.prefix for node in nodes for port in node.ports.values()), default=0) or DEFAULT_PREFIX,
+        np.array([(i, key) for i, end in enumerate(ends) for key in keys.get(end, ())], KEY),
     )
 
 

@@ -104,6 +104,7 @@ def _pair(one: SubnetNow, src: tuple[str, int], dst: tuple[str, int], shares: Sh
         "primary": None if best.primary is None else best.primary.dlid,
         "backup": None if best.backup is None else best.backup.dlid,
         "note": _note(found, best),
+        "may_talk": one.subnet.may_talk(src[1], dst[1]),
     }
 
 

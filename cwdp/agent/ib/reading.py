@@ -161,5 +161,5 @@ class SubnetReader:
 def _is_same(before: Polled, after: Polled) -> bool:
     a, b = before.subnet, after.subnet
     return (a.names, a.silent, a.sm) == (b.names, b.silent, b.sm) and all(
-        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("guids", "ports", "tables")
+        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("guids", "ports", "tables", "keys")
     )

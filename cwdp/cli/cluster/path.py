@@ -15,6 +15,7 @@ from cwdp.cli.reading import reading, show
 from cwdp.errors import ManagerError
 
 INFINIBAND = "infiniband"
+NO_PARTITION = "no partition (P_Key) in common of which one is a full member: they cannot talk"
 OF_CONNECTION = "-"
 """Between the names of its ends."""
 
@@ -84,7 +85,8 @@ def _exact_heading(pair: Any) -> str:
     text += f"{count} {'way' if count == 1 else 'ways'}, by destination LID"
     if pair["no_route"]:
         text += f"; none to {', '.join(map(str, pair['no_route']))}"
-    return f"{text}; {pair['note']}" if pair["note"] else text
+    apart = NO_PARTITION if pair["may_talk"] is False else ""
+    return "; ".join(part for part in (text, pair["note"], apart) if part)
 
 
 def _exact_ways(pair: Any) -> Table:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -17,6 +17,7 @@ from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.ib.attributes import PortState
 from cwdp.ib.counters import ask_class, ask_counters, counts_wide, growth, reading
+from cwdp.ib.partitions import read_keys
 from cwdp.ib.sweep import End, Fabric, Node, sweep
 from cwdp.ib.tables import named, read_tables, way
 from cwdp.shared.ib.counters import ERRORS, NAMES, WAIT, WORD_BYTES
@@ -43,8 +44,9 @@ def fabric(*, dev: str, port: int, as_json: bool) -> None:
     """Show switches and hosts, their LIDs, and links that are down or slower than both ends could."""
     with asking(dev, port) as asker:
         found = sweep(asker)
+        keys = read_keys(asker, found)
         counters = dict(asker.counters)
-    emit(_fabric_json(found, counters), as_json=as_json, render=lambda: _render(found))
+    emit(_fabric_json(found, keys, counters), as_json=as_json, render=lambda: _render(found))
 
 
 @ib.command()
@@ -152,11 +154,13 @@ def _port_of(found: Fabric, name: str) -> End:
     return ends[0]
 
 
-def _fabric_json(found: Fabric, counters: dict[str, int]) -> dict[str, Any]:
+def _fabric_json(
+    found: Fabric, keys: Mapping[End, tuple[int, ...]], counters: dict[str, int]
+) -> dict[str, Any]:
     firsts = [a for a, b in sorted(found.links.items()) if a < b]
     seconds = [found.links[a] for a in firsts]
     return {
-        "nodes": [_node_json(node) for node in _in_order(found)],
+        "nodes": [_node_json(node) | {"keys": _keys_json(node, keys)} for node in _in_order(found)],
         "links": [
             {"a": a_name, "b": b_name, "rate_bps": _rate_bps(found, a)}
             for a, a_name, b_name in zip(
@@ -179,6 +183,12 @@ def _node_json(node: Node) -> dict[str, Any]:
         "lmc": lids[0][1] if lids else None,
         "active_ports": _active(node),
     }
+
+
+def _keys_json(node: Node, keys: Mapping[End, tuple[int, ...]]) -> dict[str, list[str]]:
+    """The P_Keys of a host's ports that told them, by the ports' numbers."""
+    ends = [End(node.guid, number) for number in sorted(node.ports)]
+    return {str(end.port): [f"{key:#06x}" for key in keys[end]] for end in ends if end in keys}
 
 
 def _in_order(found: Fabric) -> list[Node]:

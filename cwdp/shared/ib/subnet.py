@@ -15,6 +15,9 @@ SWITCH, CHANNEL_ADAPTER, ROUTER = 2, 1, 3
 ACTIVE = 4
 """The state of a port over which packets go (14.2.5.6)."""
 
+PARTITION, FULL = 0x7FFF, 0x8000
+"""Parts of a P_Key."""
+
 NO_PEER = -1
 DEFAULT_PREFIX = 0xFE80 << 48
 """Of a subnet that has been given no other (IBTA volume 1, 4.1.1)."""
@@ -40,6 +43,9 @@ PORT = np.dtype(
 """A port: the row of its node; `peer` is the row of the port at the far end of its link, or NO_PEER. The rest is as in
 `cwdp.ib.attributes.PortInfo`. Of a switch port 0, by which it is managed, is there, too: it has the LID, and no link."""
 
+KEY = np.dtype([("port", "<i4"), ("key", "<u2")])
+"""A P_Key of a port, by the port's row: a partition's number, and in the highest bit whether the port is a full member."""
+
 MOST_PACKED_BYTES = 256 << 20
 """Unpacked. A subnet has at most 49,151 LIDs, for each of which a switch has one byte."""
 
@@ -59,6 +65,7 @@ class Subnet:
         sm: of the subnet's manager as far as it is known: its GUID, and its routing engine where a reader can know it.
         port_guids: of the ports, 0 where it is not known, uint64, shape (ports,); empty of none known.
         prefix: of the subnet, the upper half of its ports' GIDs.
+        keys: P_Keys of the hosts' ports that told theirs, by port, dtype KEY, shape (keys,).
     """
 
     guids: NDArray[np.uint64]
@@ -70,6 +77,7 @@ class Subnet:
     sm: tuple[int, str] = (0, "")
     port_guids: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     prefix: int = DEFAULT_PREFIX
+    keys: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, KEY))
 
     @cached_property
     def switches(self) -> NDArray[np.intp]:
@@ -89,6 +97,18 @@ class Subnet:
         guid = int(self.port_guids[row]) if len(self.port_guids) else 0
         return str(IPv6Address(self.prefix << 64 | guid)) if guid else ""
 
+    def keys_of(self, row: int) -> tuple[int, ...]:
+        """The P_Keys of a port; none where they are not known."""
+        begin, end = np.searchsorted(self.keys["port"], [row, row + 1])
+        return tuple(self.keys["key"][begin:end].tolist())
+
+    def may_talk(self, a: int, b: int) -> bool | None:
+        """Whether two ports are in a partition of which one is a full member (IBTA volume 1, 10.9.3); None for not known."""
+        ours, theirs = ({key & PARTITION: key & FULL for key in sorted(self.keys_of(row))} for row in (a, b))
+        if not ours or not theirs:
+            return None
+        return any(ours[number] | theirs[number] for number in ours.keys() & theirs.keys())
+
 
 class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     guids: bytes
@@ -100,6 +120,7 @@ class _Packed(msgspec.Struct, frozen=True, kw_only=True):
     sm: tuple[int, str]
     port_guids: bytes
     prefix: int
+    keys: bytes = b""
 
 
 def pack(subnet: Subnet) -> bytes:
@@ -116,6 +137,7 @@ def pack(subnet: Subnet) -> bytes:
                 sm=subnet.sm,
                 port_guids=subnet.port_guids.astype("<u8").tobytes(),
                 prefix=subnet.prefix,
+                keys=subnet.keys.tobytes(),
             )
         ),
         level=1,
@@ -146,6 +168,7 @@ def unpack(data: bytes) -> Subnet:
         packed.sm,
         np.frombuffer(packed.port_guids, "<u8").astype(np.uint64),
         packed.prefix,
+        np.frombuffer(packed.keys, KEY),
     )
     _check(subnet)
     return subnet
@@ -164,6 +187,8 @@ def _check(subnet: Subnet) -> None:
         and bool(np.all((peer >= NO_PEER) & (peer < rows)))
         and bool(np.all(peer[peer[linked]] == linked))
         and all(0 <= row < rows for row in subnet.silent)
+        and bool(np.all((subnet.keys["port"] >= 0) & (subnet.keys["port"] < rows)))
+        and bool(np.all(subnet.keys["port"][1:] >= subnet.keys["port"][:-1]))
     )
     if not is_sound:
         raise ValueError("a subnet that contradicts itself")

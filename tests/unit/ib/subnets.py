@@ -19,6 +19,7 @@ class Node:
         sm_lid: that of the subnet manager as it knows it.
         sm_state: of a subnet manager that runs on it; 0 for none.
         table: of a switch, the port for each LID.
+        keys: P_Keys of a host's port.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Node:
     lmc: int = 0
     table: dict[int, int] = field(default_factory=dict)
     is_silent: bool = False
+    keys: tuple[int, ...] = (0xFFFF,)
     sm_lid: int = 0
     sm_state: int = 0
 
@@ -49,6 +51,9 @@ class Node:
                 if request.modifier > self.port_count:
                     return None
                 self._port(data, request.modifier)
+            case Attribute.PARTITION_TABLE if not self.is_switch:
+                block = self.keys[32 * request.modifier :][:32]
+                data[:64] = b"".join(key.to_bytes(2) for key in (*block, *[0] * (32 - len(block))))
             case Attribute.SWITCH_INFO if self.is_switch:
                 data[6:8] = max(self.table, default=0).to_bytes(2)
             case Attribute.SM_INFO if self.sm_state:
