@@ -75,7 +75,7 @@ class Analysis:
         discovery = self._state.discovery
         while True:
             started = time.monotonic()
-            discovery.known = self._state.subnets.links(started)
+            discovery.known = self._state.subnets.links(started, self._state.subnet_faults.dead_links)
             learn = partial(self._duties.timed, "discover", partial(discovery.learn, started))
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
             self._state.note_fabric(await asyncio.to_thread(learn) if is_large else learn())

@@ -72,6 +72,7 @@ class Subnets:
     Attributes:
         version: another one whenever some subnet is another; not by growth alone.
         results: messages by what became of them (`manager.ib.readings.REASONS`).
+        down: links that are down, each way by itself, of those that were told last.
     """
 
     def __init__(self) -> None:
@@ -79,7 +80,9 @@ class Subnets:
         self.results: Counter[str] = no_results()
         self._readers: dict[str, Reading] = {}
         self._now: tuple[SubnetNow, ...] = ()
-        self._links, self._links_of = KnownLinks(), 0
+        self.down: tuple[DirectedLink, ...] = ()
+        self._links = KnownLinks()
+        self._links_of: tuple[int, frozenset[DirectedLink]] = 0, frozenset()
 
     def hears(self) -> list[tuple[str, type[Any], Callable[[Any, float], None]]]:
         """Kinds of messages, and what takes them in."""
@@ -112,13 +115,21 @@ class Subnets:
         if [(one.reader, id(one.subnet)) for one in self._now] != before:
             self.version += 1
 
-    def links(self, now_s: float) -> KnownLinks:
-        """All of all subnets; the same object while they are the same."""
+    def links(self, now_s: float, dead: frozenset[DirectedLink] = frozenset()) -> KnownLinks:
+        """All of all subnets; the same object while they are the same.
+
+        Args:
+            now_s: the manager's monotonic clock.
+            dead: those that are down: they are told as long as both of their ends are there.
+        """
         self.step(now_s)
-        if self._links_of != self.version:
-            self._links_of = self.version
+        if self._links_of != (self.version, dead):
+            self._links_of = self.version, dead
+            there = [link for one in self._now for link in one.links]
+            ends = {node for link in there for node in link}
+            self.down = tuple(sorted(link for link in dead.difference(there) if ends.issuperset(link)))
             self._links = KnownLinks(
-                tuple(link for one in self._now for link in one.links),
+                (*there, *self.down),
                 frozenset(nic for one in self._now for nic in one.names.nics),
                 frozenset(leaf for one in self._now for leaf in one.leaves),
             )

@@ -47,17 +47,21 @@ def pairs(known: Subnets, src: str, dst: str, shares: Shares = _no_shares) -> It
 
 
 def with_infiniband(table: LinkTable, known: Subnets) -> LinkTable:
-    """A table of links with those of InfiniBand behind the others."""
+    """A table of links with those of InfiniBand behind the others, those that are down last."""
     rates = [link_rates(one) for one in known.now]
     if not rates:
         return table
     load_bps, capacity_bps = (
         np.concatenate([getattr(one, name) for one in rates]) for name in ("load_bps", "capacity_bps")
     )
+    links = [link for one in rates for link in one.links]
+    gone = sorted(set(known.down).difference(links))
+    down = np.full(len(gone), np.nan)
+    load_bps, capacity_bps = (np.concatenate([values, down]) for values in (load_bps, capacity_bps))
     unknown = np.full(len(load_bps), np.nan)
     more = {"load_bps": load_bps, "capacity_bps": capacity_bps, "likely_capacity_bps": capacity_bps}
     return LinkTable(
-        [*table.names, *(link for one in rates for link in one.links)],
+        [*table.names, *links, *gone],
         {key: np.concatenate([values, more.get(key, unknown)]) for key, values in table.values.items()},
         table.wrong,
         np.concatenate([table.stands, np.zeros(len(unknown), bool)]),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cwdp.shared.ib.counters import Growth
 from cwdp.shared.ib.subnet import Subnet
+from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Findings
 from manager.faults.watch import Note
 from manager.ib.faults.trust import REASONS
@@ -40,6 +41,11 @@ class SubnetWatch:
         for one in self._judged:
             total.update(one.faults.trust.refused)
         return total
+
+    @property
+    def dead_links(self) -> frozenset[DirectedLink]:
+        """Those that are down in any subnet, each way by itself."""
+        return frozenset().union(*(one.faults.dead_links for one in self._judged))
 
     def step(self, now: Sequence[SubnetNow], now_s: float) -> None:
         """Take in what is known now.

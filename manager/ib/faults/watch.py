@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.ib.counters import NAMES, WAIT, WORD_BYTES, Growth
 from cwdp.shared.ib.subnet import Subnet
+from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Findings
 from manager.faults.watch import FABRIC, Note
 from manager.ib.faults.congestion import Tree, trees
@@ -56,6 +57,13 @@ class SubnetFaults:
     def knows(self, subnet: Subnet) -> bool:
         """Whether it has a node in common with what is judged."""
         return not self._ports.present.isdisjoint(subnet.guids.tolist())
+
+    @property
+    def dead_links(self) -> frozenset[DirectedLink]:
+        """Those that are down, each way by itself; of a switch or a host that is gone none."""
+        return frozenset(
+            link for (kind, _), one in self._of.items() if kind == "dead" for link in one.subject.links
+        )
 
     def hear(self, subnet: Subnet, growth: Growth | None, now_s: float) -> None:
         """Take in a poll.

@@ -11,6 +11,7 @@ from cwdp.shared.ib.reports import IbGrowth, pack_growth, subnet_pieces
 from cwdp.shared.ib.subnet import Subnet
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
+from manager.fabric.model import KnownLinks
 from manager.state import FleetState
 from manager.view import link_views
 from manager.view.severity import severity
@@ -39,6 +40,10 @@ class Managed:
         self.state.subnets.hear_growth(told, self.now_s)
         self.state.watch_links(self.now_s)
 
+    def links(self) -> KnownLinks:
+        """What the fabric's model is told."""
+        return self.state.subnets.links(self.now_s, self.state.subnet_faults.dead_links)
+
     def states(self) -> dict[tuple[str, str], str]:
         """Of all links that are not well."""
         found = link_views.links(self.state)["links"]
@@ -64,7 +69,12 @@ def test_a_link_that_is_cut_is_dead_and_over_when_it_is_back() -> None:
     for subnet in (whole, gone, gone):
         managed.poll(subnet)
     assert [each["kind"] for each in link_views.findings_of(managed.state)] == ["dead"]
+    known = managed.links()
+    assert managed.states() == {("l0", "s0"): "dead", ("s0", "l0"): "dead"}
+    assert {("l0", "s0"), ("s0", "l0")} <= set(known.links)
     managed.poll(whole)
+    assert managed.states() == {}
+    assert sorted(managed.links().links) == sorted(known.links)
     assert [one.kind for one in managed.state.events] == ["link_dead", "link_dead_over"]
 
 
