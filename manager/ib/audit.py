@@ -19,7 +19,7 @@ MOST_UNEVEN = 1.25
 """A link with more than so many times its even share is told of."""
 
 MOST_NAMED = 3
-NAMES = "ib-names"
+NAMES, BALANCE = "ib-names", "ib-balance"
 DESCRIPTION_BYTES = 64
 """Of NodeDescription (IBTA volume 1, 14.2.5.2)."""
 
@@ -57,7 +57,7 @@ def subjects_of(subnet: Subnet) -> dict[str, int]:
         "ib-lmc": int(np.count_nonzero(_owns_lids(subnet))),
         NAMES: sum(map(bool, subnet.names)),
         "ib-routes": 1,
-        "ib-balance": int(np.count_nonzero(is_switch[subnet.links].all(axis=1))) * 2,
+        BALANCE: int(np.count_nonzero(is_switch[subnet.links].all(axis=1))) * 2,
     }
 
 
@@ -124,10 +124,9 @@ def _owns_lids(subnet: Subnet) -> NDArray[np.bool_]:
 
 
 def _lmc(subnet: Subnet, names: Sequence[str]) -> Iterator[Finding]:
-    owns = _owns_lids(subnet)
-    single = np.flatnonzero(owns & (subnet.ports["lmc"] == 0)).tolist()
+    single = np.flatnonzero(_owns_lids(subnet) & (subnet.ports["lmc"] == 0)).tolist()
     if single:
-        found = f"LMC is 0 at {len(single)} of {int(owns.sum())} ports of hosts: one way to each, and no other when a link fails"
+        found = "LMC is 0: one way to each, and no other when a link fails"
         yield Finding("ib-lmc", "warn", tuple(names[row] for row in single), found)
 
 
@@ -155,7 +154,7 @@ def _uneven(subnet: Subnet, names: Sequence[str], found: Balance, told: str) -> 
     links = tuple(_link(names, row, subnet.ports["peer"][row], ">") for row in rows)
     first = worst[0]
     yield Finding(
-        "ib-balance",
+        BALANCE,
         "warn",
         links,
         f"{told} an all-to-all has {found.flows[first]} flows on {links[0]}, {found.even[first]:.4g} would be even: "

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from manager.audit.checks.model import Severity
 from manager.audit.results import FABRIC, Result
 from manager.fabric.routes import is_nic
-from manager.ib.audit import NAMES, Finding, findings_of, names_twice, subjects_of
+from manager.ib.audit import BALANCE, NAMES, Finding, findings_of, names_twice, subjects_of
 from manager.ib.subnets import SubnetNow
 
 _SIGN = re.compile(" [->] ")
@@ -73,7 +73,7 @@ CHECKS = {
         "see the subnet manager's log; have it make routes anew",
         "InfiniBand architecture specification, linear forwarding tables; opensm(8)",
     ),
-    "ib-balance": _Check(
+    BALANCE: _Check(
         "warn",
         "at most 1.25 times the even share",
         "a collective of all hosts waits for the link with the most flows",
@@ -86,7 +86,8 @@ CHECKS = {
 def judged(subnets: Sequence[SubnetNow]) -> tuple[list[Result], dict[str, int]]:
     """Results, and how many ports, links or nodes pass each check; no check is named where no subnet is known.
 
-    What a reader tells that is not fresh may be another by now, so that all of its subnet is `unknown`.
+    What a reader tells that is not fresh may be another by now, so that all of its subnet is `unknown`. Of links with more than
+    their even share the worst alone has a result, as one change of routes makes many uneven at once.
     """
     fresh = [one for one in subnets if one.is_fresh]
     passed: Counter[str] = Counter()
@@ -98,7 +99,8 @@ def judged(subnets: Sequence[SubnetNow]) -> tuple[list[Result], dict[str, int]]:
     for finding, whole in found:
         subjects = finding.about or (whole,)
         passed[finding.check] -= len(subjects)
-        results += dict.fromkeys(_result(finding, subject) for subject in subjects)
+        told = subjects[:1] if finding.check == BALANCE else subjects
+        results += dict.fromkeys(_result(finding, subject) for subject in told)
     return results, {check: max(count, 0) for check, count in passed.items()}
 
 

@@ -94,7 +94,7 @@ def test_a_whole_subnet_passes() -> None:
         (of_port("l1", 2, width=1), ("ib-width", "fail", "h5", "mlx5_0"), "1 of 4 lanes"),
         (of_port("s2", 4, width=2), ("ib-width", "fail", FABRIC, "s2:4 - l3:7"), "2 of 4 lanes"),
         (of_port("h9 mlx5_0", 1, lane_bps=10**10), ("ib-speed", "fail", "h9", "mlx5_0"), "could 25gbit"),
-        (of_port("h9 mlx5_0", 1, lmc=0), ("ib-lmc", "warn", "h9", "mlx5_0"), "at 1 of 16 ports"),
+        (of_port("h9 mlx5_0", 1, lmc=0), ("ib-lmc", "warn", "h9", "mlx5_0"), "LMC is 0"),
         (of_port("h2 mlx5_0", 1, state=2), ("ib-state", "fail", "h2", "mlx5_0"), "is not active"),
         (of_port("s0", 1, state=1), ("ib-state", "fail", FABRIC, "s0:1"), "is not active"),
         (silent, ("ib-silent", "warn", FABRIC, "l2:1"), "does not answer"),
@@ -121,6 +121,14 @@ def test_lmc_0_everywhere_is_one_row() -> None:
     (row,) = [row for row in fold(results) if row.checks == ["ib-lmc"]]
     assert (len(row.results), passed["ib-lmc"]) == (HOSTS, 0)
     assert place(row, {f"h{i}" for i in range(HOSTS)}) == "h[0-9], h[10-15]: mlx5_0"
+
+
+def test_of_many_uneven_links_the_worst_is_told() -> None:
+    results, passed = judged(known(of_tables(6, of="l3")(spread())))
+    told = [one for one in results if one.check == "ib-balance"]
+    assert {one.subject for one in told} == {"l3:6 > s1:4"}
+    assert len(told) == 2
+    assert passed["ib-balance"] < LINKS - 1
 
 
 def test_a_description_is_one_hosts_in_all_subnets() -> None:
