@@ -14,6 +14,9 @@ from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, NO_PEER, NO_ROUTE, SWITCH, Su
 MOST_HOPS = 64
 ROUNDING = 1e-9
 
+MOST_CELLS = 4_000_000
+"""Switches times LIDs that are looked at at a time: 32 MB each of some arrays."""
+
 
 @dataclass(frozen=True)
 class Balance:
@@ -53,7 +56,12 @@ def balance(subnet: Subnet, *, every_lid: bool) -> Balance:
     spread = 1 << ports["lmc"][hosts].astype(np.int64) if every_lid else np.ones(len(hosts), np.int64)
     owner = np.repeat(np.arange(len(hosts)), spread)
     dlids = ports["lid"][hosts][owner] + _within(spread)
-    carried, lost = _carried(subnet, hosts, owner, dlids.astype(np.int64))
+    carried, lost = np.zeros(len(ports), np.int64), 0
+    at_once = max(1, MOST_CELLS // max(1, len(subnet.switches)))
+    for first in range(0, len(dlids), at_once):
+        part = slice(first, first + at_once)
+        more, gone = _carried(subnet, hosts, owner[part], dlids[part].astype(np.int64))
+        carried, lost = carried + more, lost + gone
     rows = _between_switches(subnet)
     flows = carried[rows]
     return Balance(rows, flows, _even(subnet, hosts, rows, flows), lost, (len(hosts) - 1) * len(dlids))
@@ -98,7 +106,8 @@ def _carried(
             break
         flows = at[switch, to]
         is_known = dlids[to] < tables.shape[1]
-        out = np.where(is_known, tables[switch, np.minimum(dlids[to], tables.shape[1] - 1)], NO_ROUTE)
+        out = np.full(len(to), NO_ROUTE, np.uint8)
+        out[is_known] = tables[switch[is_known], dlids[to[is_known]]]
         row = np.where(out == NO_ROUTE, -1, port_row[switch, out])
         peer = np.where(row >= 0, ports["peer"][row], NO_PEER)
         has_link = peer != NO_PEER

@@ -14,7 +14,7 @@ from cwdp.ib.snapshot import snapshot
 from cwdp.ib.sweep import sweep
 from cwdp.ib.tables import read_tables
 from manager.audit import summary
-from manager.ib.audit import CHECKS, Finding, findings_of
+from manager.ib.audit import CHECKS, Finding, findings_of, in_words
 
 MOST_SHOWN = 10
 """Findings of a check that are shown one by one; `--json` has all."""
@@ -56,7 +56,7 @@ def _render(findings: list[Finding], about: str) -> RenderableType:
         shown[one.check] += 1
         if shown[one.check] <= MOST_SHOWN:
             style = "red" if one.verdict == "fail" else "yellow"
-            table.add_row(Text(one.verdict, style), one.check, Text(one.about), Text(one.found))
+            table.add_row(Text(one.verdict, style), one.check, Text(in_words(one.about)), Text(one.found))
     more = [
         Text(f"and {count - MOST_SHOWN} more by {check}", "dim")
         for check, count in shown.items()

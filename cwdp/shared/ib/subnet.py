@@ -24,6 +24,9 @@ DEFAULT_PREFIX = 0xFE80 << 48
 
 NO_ROUTE = 0xFF
 
+MOST_LMC = 7
+"""It has three bits (14.2.5.6)."""
+
 PORT = np.dtype(
     [
         ("node", "<i4"),
@@ -184,6 +187,7 @@ def _check(subnet: Subnet) -> None:
         and 0 <= subnet.prefix < 2**64
         and bool(np.all(subnet.guids[1:] > subnet.guids[:-1]))
         and bool(np.all((ports["node"] >= 0) & (ports["node"] < nodes)))
+        and bool(np.all(ports["lmc"] <= MOST_LMC))
         and bool(np.all((peer >= NO_PEER) & (peer < rows)))
         and bool(np.all(peer[peer[linked]] == linked))
         and all(0 <= row < rows for row in subnet.silent)

@@ -18,7 +18,7 @@ from manager.audit.judging.judge import judge
 from manager.audit.levels import Asked
 from manager.audit.results import GRAVEST
 from manager.audit.service.kept import Finished
-from manager.audit.service.network import joined
+from manager.audit.service.network import borne_with, joined
 from manager.audit.service.service import Audits
 from manager.audit.today import today
 from manager.view import audit_views
@@ -159,8 +159,10 @@ class AuditHttp:
         checks = self._audits.checks()
         facts = await _read(lambda: self._audits.files.facts(finished.number))
         silent = set(finished.hosts) - {each.host for each in facts}
-        audit = await asyncio.to_thread(lambda: judge(checks, facts, today=today(), silent=silent))
-        return msgspec.structs.replace(finished, audit=joined(audit, finished.network))
+        day = today()
+        audit = await asyncio.to_thread(lambda: judge(checks, facts, today=day, silent=silent))
+        network = borne_with(finished.network, checks, day)
+        return msgspec.structs.replace(finished, audit=joined(audit, network))
 
     async def _asked(self, request: web.Request) -> Finished:
         """The audit that is asked for, by default the last."""

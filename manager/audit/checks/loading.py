@@ -14,6 +14,7 @@ from cwdp.errors import ChecksError
 from manager.audit.checks.lines import Lines
 from manager.audit.checks.mistakes import Mistake, kind_of, suggestion
 from manager.audit.checks.model import Check, Checks, Waiver
+from manager.audit.checks.of_fabric import OF_FABRIC
 from manager.audit.checks.tables import Table, read_check, read_waiver
 
 DEFAULTS = Path(__file__).parents[1] / "defaults"
@@ -67,7 +68,7 @@ def checks_of(
     names = {check.name for check in defaults} | own.keys()
     waivers = [waiver for _, file in files for waiver in file.waivers]
     if not wrong:
-        wrong += _strange_waivers(waivers, names)
+        wrong += _strange_waivers(waivers, names | OF_FABRIC)
     without = set()
     for path, file in files:
         for name, line in file.without:

@@ -13,7 +13,7 @@ from manager.audit.judging.groups import Groups
 from manager.audit.judging.same import Declared, in_groups
 from manager.audit.judging.tally import Tally
 from manager.audit.judging.values import Garbled, Known, shown
-from manager.audit.judging.waivers import waived
+from manager.audit.judging.waivers import expired, waived
 from manager.audit.results import ANSWERS, Audit, Result, Verdict
 
 DECLARING = ("value", "one_of")
@@ -53,7 +53,8 @@ def judge(
         tally.end(rows, groups)
         _untold(check, fleet, tally)
     answers = [*_of_silent(fleet, silent), *_of_strange(fleet, tally)]
-    results = waived([*answers, *tally.results], checks.waivers, fleet.hosts, today)
+    results = waived([*answers, *tally.results], checks.waivers, today)
+    results += expired(checks.waivers, fleet.hosts, today)
     passed_by_host = {host.host: int(count) for host, count in zip(fleet.hosts, tally.by_host, strict=True)}
     hosts = {name: passed_by_host.get(name, 0) for name in sorted({*passed_by_host, *silent})}
     return Audit(results=results, hosts=hosts, passed=tally.passed, not_applicable=tally.not_applicable)

@@ -8,22 +8,25 @@ from msgspec.structs import replace
 
 from cwdp.shared.audit.facts import HostFacts
 from manager.audit.checks.model import Waiver
-from manager.audit.results import WAIVERS, Result
+from manager.audit.results import FABRIC, WAIVERS, Result
 
 WAIVABLE = ("fail", "outlier", "warn", "divided")
 """What is not known cannot be waived: nobody knows what would be borne with."""
 
 
-def waived(
-    results: Sequence[Result], waivers: Sequence[Waiver], hosts: Sequence[HostFacts], today: date
-) -> list[Result]:
-    """The results, those that a waiver of today is about as `waived`; and a warning for each waiver that has expired.
+def waived(results: Sequence[Result], waivers: Sequence[Waiver], today: date) -> list[Result]:
+    """The results, those that a waiver of today is about as `waived`.
 
     A group that is divided is waived by a waiver of all hosts only, since its finding is about all of them.
     """
     holding = [waiver for waiver in waivers if waiver.until >= today]
-    found = [_waived(result, holding) for result in results] if holding else list(results)
-    return found + [_expired(waiver, hosts) for waiver in waivers if waiver.until < today]
+    return [_waived(result, holding) for result in results] if holding else list(results)
+
+
+def expired(waivers: Sequence[Waiver], hosts: Sequence[HostFacts], today: date) -> list[Result]:
+    """A warning for each waiver that has expired."""
+    names = [FABRIC, *(host.host for host in hosts)]
+    return [_expired(waiver, names) for waiver in waivers if waiver.until < today]
 
 
 def _waived(result: Result, waivers: Sequence[Waiver]) -> Result:
@@ -40,9 +43,9 @@ def _waived(result: Result, waivers: Sequence[Waiver]) -> Result:
     return result
 
 
-def _expired(waiver: Waiver, hosts: Sequence[HostFacts]) -> Result:
+def _expired(waiver: Waiver, names: Sequence[str]) -> Result:
     about = "no host is called so any more"
-    if any(fnmatchcase(host.host, waiver.host) for host in hosts):
+    if any(fnmatchcase(name, waiver.host) for name in names):
         about = f"until {waiver.until}, for: {waiver.reason}"
     return Result(
         check=WAIVERS,

@@ -12,6 +12,7 @@ from manager.audit.results import FABRIC, Result
 from manager.fabric.routes import Routes
 from manager.fabric.wiring import Miswired
 from manager.faults.finding import Finding, cable
+from manager.ib.subnets import SubnetNow
 
 FAULTS, WIRING, PROBED, DELAYS = "faults", "wiring", "probed", "delay-alike"
 SHARE = 0.9
@@ -40,6 +41,7 @@ class Known:
         rtt_ns: the least round trip of each, NaN for unknown, shape (paths,).
         crossed: the links of each, -1 behind the last, shape (paths, most links).
         routes: whose links these are.
+        subnets: those of InfiniBand that are read.
     """
 
     findings: Sequence[Finding] = ()
@@ -51,6 +53,7 @@ class Known:
     rtt_ns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     crossed: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     routes: Routes = field(default_factory=Routes)
+    subnets: Sequence[SubnetNow] = ()
 
 
 def judged(known: Known) -> tuple[list[Result], dict[str, int]]:

@@ -3,14 +3,18 @@
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 
+import msgspec
 import numpy as np
 
 from cwdp.shared.audit.asks import Ask, Asked
 from cwdp.shared.audit.facts import HostFacts, Walk
 from cwdp.shared.bus.messages import host_of, nic_id
-from manager.audit.network import asks, pairs, planning, standing, walked
+from manager.audit.checks.model import Checks
+from manager.audit.judging.waivers import waived
+from manager.audit.network import asks, pairs, planning, standing, subnets, walked
 from manager.audit.network.dead import dead_paths
 from manager.audit.network.pairs import REACHABLE
 from manager.audit.network.standing import Known
@@ -91,6 +95,7 @@ class Network:
     def look(self, facts: Sequence[HostFacts], hosts: Collection[str]) -> Callable[[], Audit]:
         """Take down what is known of the network now; what it returns judges that, and the walks, in any thread."""
         state, now_s = self._state, time.monotonic()
+        state.subnets.step(now_s)
         members = {name: host for name, host in state.members.hosts.items() if name in hosts}
         known = Known(
             findings=list(state.faults.current.values()),
@@ -101,6 +106,7 @@ class Network:
                 for nic in host.hello.nics
             },
             routes=self._routes,
+            subnets=state.subnets.now,
         )
         return partial(
             _judged, known, state.owd, dict(state.members.nics_by_address), facts=facts, plan=self._asks
@@ -115,7 +121,7 @@ def _judged(
     facts: Sequence[HostFacts],
     plan: asks.Plan,
 ) -> Audit:
-    """Of the mesh, the walks and the asks."""
+    """Of the mesh, the walks, the asks, and subnets of InfiniBand."""
     paths, routes = owd.snapshot(time.monotonic()), known.routes
     known = replace(
         known,
@@ -128,9 +134,15 @@ def _judged(
     results, passed = standing.judged(known)
     of_asks, passed[REACHABLE] = _reachable(known, plan, {each.host: each.asked for each in facts})
     results += of_asks
+    of_subnets, passed_of_subnets = subnets.judged(known.subnets)
     of_walks, crossed = walked.judged(((each.host, one) for each in facts for one in each.walks), routes)
     of_walks += walked.untold(crossed, of_walks, routes.links)
-    return Audit(results=[*results, *of_walks], hosts={}, passed={**passed, **crossed}, not_applicable={})
+    return Audit(
+        results=[*results, *of_subnets, *of_walks],
+        hosts={},
+        passed={**passed, **passed_of_subnets, **crossed},
+        not_applicable={},
+    )
 
 
 def _reachable(known: Known, plan: asks.Plan, told: Mapping[str, Asked | None]) -> tuple[list[Result], int]:
@@ -164,6 +176,11 @@ def joined(facts: Audit, *others: Audit) -> Audit:
         passed={**passed, **facts.passed},
         not_applicable=facts.not_applicable,
     )
+
+
+def borne_with(network: Audit, checks: Checks, day: date) -> Audit:
+    """Verdicts about the network, those that a waiver of that day is about as `waived`."""
+    return msgspec.structs.replace(network, results=waived(network.results, checks.waivers, day))
 
 
 def speeds_of(facts: Sequence[HostFacts]) -> dict[str, int]:

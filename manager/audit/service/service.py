@@ -24,7 +24,7 @@ from manager.audit.judging.judge import judge
 from manager.audit.levels import Asked, Level, Stage
 from manager.audit.service.flow_round import Limits
 from manager.audit.service.kept import Files, Finished
-from manager.audit.service.network import NOTHING, Network, joined, speeds_of
+from manager.audit.service.network import NOTHING, Network, borne_with, joined, speeds_of
 from manager.audit.service.running import HEARD, READING_S, WALKING_S, Running
 from manager.audit.service.throughput import MOST_S, ROUNDS, Throughput
 from manager.audit.sharing.shared import Shared
@@ -237,7 +237,8 @@ class Audits:
         silent = sorted(audit.hosts - audit.facts.keys())
         if audit.asked.level != "facts":
             facts = await asyncio.to_thread(self._network.wire(facts))
-        of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=today(), silent=silent))
+        day = today()
+        of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=day, silent=silent))
         network, carried = NOTHING, None
         if audit.asked.level != "facts":
             network = await asyncio.to_thread(self._network.look(facts, audit.hosts))
@@ -251,7 +252,7 @@ class Audits:
             began_s=audit.began_s,
             ended_s=time.time(),
             hosts=sorted(audit.hosts),
-            audit=joined(of_facts, network),
+            audit=joined(of_facts, borne_with(network, audit.checks, day)),
             network=network,
             carried=carried,
         )

@@ -70,7 +70,9 @@ def test_what_is_no_subnet_is_refused(data: bytes) -> None:
         unpack(data)
 
 
-@pytest.mark.parametrize(("field", "value"), [("node", 99), ("node", -2), ("peer", 0), ("peer", 1_000)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("node", 99), ("node", -2), ("peer", 0), ("peer", 1_000), ("lmc", 8)]
+)
 def test_what_contradicts_itself_is_refused(field: str, value: int) -> None:
     subnet = taken()
     ports = subnet.ports.copy()

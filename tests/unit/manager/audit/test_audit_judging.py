@@ -320,6 +320,14 @@ def test_waivers(waiver: tuple[str, ...], wanted: list[str]) -> None:
         assert "2030-05-31" in audit.results[1].found
 
 
+@pytest.mark.parametrize(
+    ("host", "said"), [("fabric", "for: in repair"), ("h1", "for: in repair"), ("h9", "no host is called so")]
+)
+def test_a_waiver_that_has_expired_says_whether_what_it_names_is_there(host: str, said: str) -> None:
+    text = check_text("host.cpus", "value = 1") + WAIVER.format("ib-width", host, "*", "2030-05-31")
+    assert said in only(judged(text, with_facts(cpus=1))).found
+
+
 def test_what_is_unknown_or_another_checks_is_not_waived() -> None:
     text = check_text("host.cpus", "value = 2") + WAIVER.format("*", "*", "*", "2031-01-01")
     assert verdicts(text, with_facts(missing={"cpus": "x"})) == ["unknown"]

@@ -9,15 +9,21 @@ from pathlib import Path
 
 import pytest
 from asynchronous import asynchronous
+from bus_fakes import POD
 from click.testing import Result
 from fakes import until
 from msgspec.structs import replace
 
 from cwdp.shared.audit.facts import HostFacts
+from cwdp.shared.bus.subjects import up
+from cwdp.shared.ib.reports import subnet_pieces
+from manager.audit.network.subnets import CHECKS
 from manager.audit.service import running as rules
 from manager.config import ManagerConfig
+from manager.ib import subnets as known_subnets
 from manager.service import Manager
 from tests.unit.manager.audit.answering import AnsweringHost, ask
+from tests.unit.manager.ib.ib_worlds import clos, port
 from tests.unit.manager.one_manager import config_of, running
 from tools.free_ports import free_port
 from tools.sim.audit.fleet import fleet as facts_of_fleet
@@ -197,6 +203,43 @@ async def test_an_audit_of_the_network_asks_twice_and_tells_of_the_mesh_too(tmp_
         assert [host.reaches for host in hosts] == [[False, True]] * 2
         again = json.loads((await _cwdp(config, "show", "--anew", "--json")).stdout)
         assert again["audit"] == answer["audit"]
+
+
+WIDTH_WAIVED = """[[waiver]]
+check = "ib-width"
+host = "h5"
+until = 2999-12-31
+reason = "cable is ordered"
+"""
+
+
+@asynchronous
+async def test_an_audit_of_the_network_judges_infiniband_subnets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = _config(tmp_path)
+    told = facts_of_fleet(2, 5, ["h100"])
+    subnet = clos()
+    subnet.ports["width"][port(subnet, "h5 mlx5_0", 1)] = 1
+    async with _fleet(config, told) as (manager, hosts):
+        await _passes(config, "run", "--level", "facts")
+        for piece in subnet_pieces(hosts[0].name, 1, subnet):
+            hosts[0].bus.publish(up(POD, hosts[0].name, "ib-subnet"), replace(piece, boot_id="boot"))
+        await until(lambda: len(manager.state.subnets.now) == 1)
+        done = await _cwdp(config, "run", "--level", "network")
+        assert (done.exit_code, "h5: mlx5_0" in done.stdout, "1 of 4 lanes" in done.stdout) == (1, True, True)
+        (tmp_path / "checks" / "own.toml").write_text(WIDTH_WAIVED)
+        anew = json.loads((await _cwdp(config, "show", "--anew", "--json")).stdout)["audit"]
+        width = next(one for one in anew["results"] if one["check"] == "ib-width")
+        assert (width["host"], width["verdict"], width["reason"]) == ("h5", "waived", "cable is ordered")
+        assert (anew["passed"]["ib-speed"], anew["passed"]["ib-width"]) == (32, 31)
+        monkeypatch.setattr(known_subnets, "SILENT_S", 0.0)
+        report = tmp_path / "report.html"
+        done = await _cwdp(config, "run", "--level", "network", "--json", "--html", str(report))
+        of_subnet = [one for one in json.loads(done.stdout)["audit"]["results"] if one["check"] in CHECKS]
+        assert {(one["check"], one["verdict"]) for one in of_subnet} == {(name, "unknown") for name in CHECKS}
+        assert f"InfiniBand subnet read by {hosts[0].name}" in report.read_text()
+        assert "ib-width" not in json.loads(done.stdout)["audit"]["passed"]
 
 
 @asynchronous
