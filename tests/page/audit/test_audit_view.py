@@ -50,7 +50,7 @@ def test_the_gravest_come_first_and_what_all_lack_is_folded_away(
     browser.until_text(
         "the kernel governs no frequency", "[aria-label='What all hosts of a group cannot tell']"
     )
-    assert "unfolded=shared" in browser.address
+    browser.until(lambda: "unfolded=shared" in browser.address, "what is unfolded in the address")
     assert browser.violations() == []
 
 
