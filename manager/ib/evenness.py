@@ -163,7 +163,7 @@ def _even(
     if not len(rows):
         return np.zeros(0)
     ports = subnet.ports
-    rate = ports["width"][rows].astype(float) * ports["lane_bps"][rows]
+    rate = subnet.rates_bps[rows]
     rate[rate == 0] = 1.0
     _, group = np.unique(_groups(subnet, rows), return_inverse=True)
     share = np.bincount(group, flows)[group] * rate / np.bincount(group, rate)[group]

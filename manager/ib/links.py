@@ -42,8 +42,7 @@ def link_rates(now: SubnetNow) -> LinkRates:
         ],
         np.intp,
     )
-    ports = now.subnet.ports[leaves]
-    capacity_bps = ports["width"].astype(np.float64) * ports["lane_bps"]
+    capacity_bps = now.subnet.rates_bps[leaves]
     growth = now.growth
     sent = np.full(len(leaves), np.nan) if growth is None else growth.per_s[leaves, _SENT]
     load_bps = 8.0 * WORD_BYTES * sent

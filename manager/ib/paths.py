@@ -83,6 +83,6 @@ def _rows(subnet: Subnet) -> dict[int, int]:
 
 
 def _loads(subnet: Subnet, per_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    can_bps = subnet.ports["width"].astype(np.float64) * subnet.ports["lane_bps"]
+    can_bps = subnet.rates_bps
     loads: NDArray[np.float64] = 8.0 * WORD_BYTES * per_s[:, _SENT] / np.maximum(can_bps, 1.0)
     return np.where(can_bps > 0, loads, 0.0)

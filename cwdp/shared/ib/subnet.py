@@ -95,6 +95,12 @@ class Subnet:
         is_first = rows < peer
         return np.stack([rows[is_first], peer[is_first]], axis=1)
 
+    @cached_property
+    def rates_bps(self) -> NDArray[np.float64]:
+        """What the link of each port carries, all lanes together, encoding taken off; 0 for unknown, shape (ports,)."""
+        rates_bps: NDArray[np.float64] = self.ports["width"].astype(np.float64) * self.ports["lane_bps"]
+        return rates_bps
+
     def gid(self, row: int) -> str:
         """The GID of a port as IPv6 addresses are written; "" where its GUID is not known."""
         guid = int(self.port_guids[row]) if len(self.port_guids) else 0

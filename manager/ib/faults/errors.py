@@ -11,7 +11,6 @@ from cwdp.shared.ib.subnet import Subnet
 from manager.ib.faults.holding import Key, Seen
 from manager.ib.faults.links import Links
 from manager.ib.faults.ports import LONGEST_S, Ports, grown
-from manager.ib.faults.trust import rates_bps
 from manager.ib.faults.words import rate
 
 MOST_BER = 1e-12
@@ -60,7 +59,7 @@ class BitErrors:
             new = np.nan_to_num(per_s[:, columns]).max(axis=1, initial=0.0) * min(took_s, LONGEST_S)
             np.multiply(before, kept, out=before)
             before[:, ports.slots] += np.where(is_heard, new, 0.0)
-        link_bps = rates_bps(subnet)
+        link_bps = subnet.rates_bps
         bps = np.full(count, USUAL_BPS)
         bps[ports.slots] = np.where(link_bps > 0, link_bps, USUAL_BPS)
         self._judge(bps)

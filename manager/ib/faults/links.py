@@ -230,8 +230,7 @@ class Links:
         a = a[a < self.peer[a]]
         rows = ports.rows[a], ports.rows[self.peer[a]]
         told = [subnet.ports[each] for each in rows]
-        rates = [each["width"].astype(float) * each["lane_bps"] for each in told]
-        now_bps = np.minimum(*rates)
+        now_bps = np.minimum(*(subnet.rates_bps[each] for each in rows))
         could_bps = np.minimum(*(each["widest"].astype(float) for each in told)) * np.minimum(
             *(each["fastest_bps"].astype(float) for each in told)
         )

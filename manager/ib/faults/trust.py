@@ -43,7 +43,7 @@ class Trust:
         self._until_s = grown(self._until_s, len(ports.ends), -np.inf)
         seen: dict[Key, Seen] = {}
         widest_bps = subnet.ports["widest"].astype(np.float64) * subnet.ports["fastest_bps"]
-        link_bps = np.maximum(rates_bps(subnet), widest_bps)
+        link_bps = np.maximum(subnet.rates_bps, widest_bps)
         told_bps = (
             8 * WORD_BYTES * np.nan_to_num(growth.per_s[:, _DATA], posinf=np.inf).max(axis=1, initial=0.0)
         )
@@ -64,8 +64,3 @@ class Trust:
             seen.setdefault(("counters", (ports.ends[slot],)), Seen(ports.port(slot), (evidence,)))
         is_believed = self._until_s[ports.slots] <= now_s
         return np.where(is_believed[:, None] & ~growth.stuck, growth.per_s, np.nan), seen
-
-
-def rates_bps(subnet: Subnet) -> NDArray[np.float64]:
-    """Of each port's link, 0 for unknown, shape (rows,)."""
-    return np.asarray(subnet.ports["width"].astype(np.float64) * subnet.ports["lane_bps"])

@@ -16,7 +16,7 @@ from manager.ib.faults.errors import BitErrors
 from manager.ib.faults.holding import Holding, Key, Seen
 from manager.ib.faults.links import Links
 from manager.ib.faults.ports import Ports, grown
-from manager.ib.faults.trust import Trust, rates_bps
+from manager.ib.faults.trust import Trust
 from manager.ib.faults.words import listed, rate
 
 LEAST_WAIT = 0.1
@@ -98,7 +98,7 @@ class SubnetFaults:
             self._close(key)
 
     def _congestion(self, subnet: Subnet, per_s: NDArray[np.float64]) -> Mapping[Key, Seen]:
-        link_bps = rates_bps(subnet)
+        link_bps = subnet.rates_bps
         known = np.where(link_bps > 0, link_bps, np.nan)
         tick_s = SYMBOLS_A_TICK * 8 / np.where(subnet.ports["lane_bps"] > 0, subnet.ports["lane_bps"], np.nan)
         waits = np.minimum(per_s[:, _WAIT] * tick_s, 1.0)
