@@ -13,7 +13,7 @@ from cwdp.shared.clocksync.graph.robust import centre
 from manager.collectives.belonging import Ranks
 from manager.collectives.store import ALONE, Collective, RankId
 from manager.jobs.inference import Job
-from manager.jobs.stragglers import LEAST_SHARE, Lateness, judged
+from manager.jobs.stragglers import Lateness, judged, least_late_ns
 from manager.jobs.symptoms import (
     LATELY_NS,
     LEAST_LATELY,
@@ -116,7 +116,7 @@ def _late(job: Job, calls: Sequence[Collective], ends: Mapping[Process, NDArray[
     since = (starts - starts.min(axis=0)).astype(np.float64)
     own = np.array([_own(each, ends[rank.host, rank.pid]) for rank, each in zip(ranks, starts, strict=True)])
     names = [str(i) for i in range(len(ranks))]
-    least_ns = LEAST_SHARE * float(np.median(np.diff(starts.min(axis=0)))) if len(calls) > 1 else 0.0
+    least_ns = least_late_ns(float(np.median(np.diff(starts.min(axis=0)))) if len(calls) > 1 else 0.0)
     late = {each.nic: each for each in judged(dict(zip(names, since, strict=True)), least_ns)}
     slow = {each.nic for each in judged(dict(zip(names, own, strict=True)), least_ns) if each.is_straggler}
     return [

@@ -76,7 +76,8 @@ def lateness(flows: Sequence[FlowBursts], members: Sequence[Communicator], start
         times = (_passed if is_passing else _times)(flows, communicator, bounds_ns)
         for role in _roles(flows, communicator):
             alike = {nic: times[nic] for nic in role if nic in times}
-            found += judged(alike, *(_of_passing(alike) if is_passing else (LEAST_SHARE * period_ns,)))
+            least_ns = _least_passed_ns(alike) if is_passing else least_late_ns(period_ns)
+            found += judged(alike, least_ns)
     return sorted(found, key=lambda one: (-one.late_ns, one.nic))
 
 
@@ -151,21 +152,23 @@ def _between(came_ns: Ints, sent_ns: Ints, bounds_ns: Ints) -> Floats:
     return _by_iteration(sent_ns[place >= 0], took[place >= 0], bounds_ns, np.fmin)
 
 
-def _of_passing(alike: Mapping[str, Floats]) -> tuple[float, int]:
-    """What is nothing of how long some have what they pass on, and the least that is something."""
+def _least_passed_ns(alike: Mapping[str, Floats]) -> float:
+    """By less than this nobody is late who passes something on, of how long some in the same role have it."""
     known = [float(np.nanmedian(each)) for each in alike.values() if np.isfinite(each).any()]
-    return LEAST_PASSED_SHARE * float(np.median(known)) if known else 0.0, LEAST_PASSED_NS
+    return max(LEAST_PASSED_NS, LEAST_PASSED_SHARE * float(np.median(known)) if known else 0.0)
 
 
-def judged(
-    times: Mapping[str, Floats], least_ns: float, least_known_ns: int = LEAST_LATE_NS
-) -> list[Lateness]:
+def least_late_ns(period_ns: float) -> float:
+    """By less than this nobody is late in iterations of such a length."""
+    return max(LEAST_LATE_NS, LEAST_SHARE * period_ns)
+
+
+def judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
     """How late each is of some that can be compared.
 
     Args:
         times: what tells the lateness of each by iteration, in ns, NaN where it is not known, shape (iterations,).
         least_ns: what is less is nothing.
-        least_known_ns: what is less is not known.
     """
     if len(times) < 2:
         return []
@@ -179,7 +182,7 @@ def judged(
             continue
         middle, spread = centre(late)
         error = MEDIAN_ERROR * spread / len(late) ** 0.5
-        found.append(Lateness(nic, round(middle), middle > max(least_known_ns, least_ns, SURE * error)))
+        found.append(Lateness(nic, round(middle), middle > max(least_ns, SURE * error)))
     return found
 
 
