@@ -1,4 +1,4 @@
-"""Where switches send what: their linear forwarding tables, and the exact way of each source and destination LID."""
+"""Where switches send what: their linear forwarding tables. The ways by them are in `cwdp.shared.ib.routes`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,6 @@ from cwdp.shared.ib.names import node_names, port_name
 MOST_LIDS = 0xC000
 """Unicast (IBTA 4.1.3)."""
 
-MOST_LINKS = 64
-
 
 @dataclass(frozen=True)
 class Tables:
@@ -30,12 +28,10 @@ class Tables:
     Attributes:
         row: the place of each switch in `ports`, by its GUID.
         ports: the port by which each sends packets to each LID, `NO_ROUTE` for none, shape (switches, LIDs).
-        owners: the port that owns each LID; of a switch port 0.
     """
 
     row: Mapping[int, int]
     ports: NDArray[np.uint8]
-    owners: Mapping[int, End]
 
 
 def read_tables(asker: Asks, fabric: Fabric) -> Tables:
@@ -56,46 +52,7 @@ def read_tables(asker: Asks, fabric: Fabric) -> Tables:
     for (row, block), data in zip(blocks, told, strict=True):
         if data is not None:
             ports[row, block * LIDS_A_BLOCK : (block + 1) * LIDS_A_BLOCK] = read_forwarding(data)
-    return Tables({node.guid: i for i, node in enumerate(switches)}, ports, _owners(fabric))
-
-
-def _owners(fabric: Fabric) -> dict[int, End]:
-    return {
-        lid: End(node.guid, number)
-        for node in fabric.nodes.values()
-        for number, port in node.ports.items()
-        if port.lid and (number == 0 or not node.is_switch)
-        for lid in range(port.lid, port.lid + (1 << port.lmc))
-    }
-
-
-def way(fabric: Fabric, tables: Tables, src: End, dlid: int) -> list[End] | None:
-    """The ports that packets from a port to a LID leave by, the source's first; None where they do not come there.
-
-    Args:
-        fabric: as it was swept.
-        tables: of its switches.
-        src: of a channel adapter.
-        dlid: destination LID.
-    """
-    target = tables.owners.get(dlid)
-    if target is None or dlid >= tables.ports.shape[1]:
-        return None
-    here, leaves = src, [src]
-    while len(leaves) <= MOST_LINKS:
-        there = fabric.links.get(here)
-        if there is None:
-            return None
-        if there.guid == target.guid and target.port in (there.port, 0):
-            return leaves
-        if there.guid not in tables.row:
-            return None
-        port = int(tables.ports[tables.row[there.guid], dlid])
-        if port == NO_ROUTE:
-            return None
-        here = End(there.guid, port)
-        leaves.append(here)
-    return None
+    return Tables({node.guid: i for i, node in enumerate(switches)}, ports)
 
 
 def named(nodes: Mapping[int, Node], ends: Sequence[End]) -> list[str]:

@@ -18,9 +18,12 @@ from cwdp.errors import ConfigError
 from cwdp.ib.attributes import PortState
 from cwdp.ib.counters import ask_class, ask_counters, counts_wide, growth, reading
 from cwdp.ib.partitions import read_keys
+from cwdp.ib.snapshot import ends_of, snapshot
 from cwdp.ib.sweep import End, Fabric, Node, sweep
-from cwdp.ib.tables import named, read_tables, way
+from cwdp.ib.tables import named, read_tables
 from cwdp.shared.ib.counters import ERRORS, NAMES, WAIT, WORD_BYTES
+from cwdp.shared.ib.names import Names
+from cwdp.shared.ib.routes import Routes
 from cwdp.shared.rates import format_rate
 
 TROUBLES = (WAIT, *ERRORS)
@@ -58,12 +61,13 @@ def path(*, src: str, dst: str, dev: str, port: int, as_json: bool) -> None:
     with asking(dev, port) as asker:
         found = sweep(asker)
         here, there = (_port_of(found, name) for name in (src, dst))
-        routes = read_tables(asker, found)
-    info = found.nodes[there.guid].ports[there.port]
+        subnet = snapshot(found, read_tables(asker, found))
+    info, routes, names = found.nodes[there.guid].ports[there.port], Routes(subnet), Names(subnet).ports
+    own = ends_of(found).index(here)
     rows = []
     for dlid in range(info.lid, info.lid + (1 << info.lmc)):
-        leaves = way(found, routes, here, dlid)
-        rows.append({"dlid": dlid, "ports": None if leaves is None else named(found.nodes, leaves)})
+        leaves = routes.way(own, dlid)
+        rows.append({"dlid": dlid, "ports": None if leaves is None else [names[row] for row in leaves]})
     emit(
         {"src": src, "dst": dst, "lmc": info.lmc, "ways": rows},
         as_json=as_json,

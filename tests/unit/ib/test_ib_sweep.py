@@ -5,8 +5,10 @@ from subnets import Node, Port, two_leaves, wire
 
 from cwdp.ib.asking import Asker
 from cwdp.ib.attributes import read_name
+from cwdp.ib.snapshot import ends_of, snapshot
 from cwdp.ib.sweep import End, Fabric, sweep
-from cwdp.ib.tables import Tables, named, read_tables, way
+from cwdp.ib.tables import named, read_tables
+from cwdp.shared.ib.routes import Routes
 
 
 def swept(nodes: dict[str, Node], host: str = "h0") -> tuple[Fabric, Asker]:
@@ -14,13 +16,17 @@ def swept(nodes: dict[str, Node], host: str = "h0") -> tuple[Fabric, Asker]:
     return sweep(asker), asker
 
 
-def ways(nodes: dict[str, Node], src: str, dst: str) -> list[list[str] | None]:
+def routed(nodes: dict[str, Node]) -> tuple[Fabric, Routes]:
     fabric, asker = swept(nodes)
-    tables = read_tables(asker, fabric)
-    leaves = [
-        way(fabric, tables, End(nodes[src].guid, 1), nodes[dst].lid + i) for i in range(1 << nodes[dst].lmc)
-    ]
-    return [None if one is None else named(fabric.nodes, one) for one in leaves]
+    return fabric, Routes(snapshot(fabric, read_tables(asker, fabric)))
+
+
+def ways(nodes: dict[str, Node], src: str, dst: str) -> list[list[str] | None]:
+    fabric, routes = routed(nodes)
+    ends = ends_of(fabric)
+    own = ends.index(End(nodes[src].guid, 1))
+    leaves = [routes.way(own, nodes[dst].lid + i) for i in range(1 << nodes[dst].lmc)]
+    return [None if one is None else named(fabric.nodes, [ends[row] for row in one]) for one in leaves]
 
 
 def test_all_nodes_and_links_are_found_from_any_host() -> None:
@@ -89,8 +95,10 @@ def test_names_are_shown_as_they_can_be() -> None:
 
 def test_each_lid_has_an_owner() -> None:
     nodes = two_leaves()
-    fabric, asker = swept(nodes)
-    found = read_tables(asker, fabric).owners
+    nodes["l0"].table[nodes["l1"].lid] = 3  # the highest that any has
+    fabric, routes = routed(nodes)
+    ends = ends_of(fabric)
+    found = {lid: ends[row] for lid, row in enumerate(routes.owner.tolist()) if row >= 0}
     assert found[nodes["h3"].lid + 1] == End(nodes["h3"].guid, 1)
     assert found[nodes["s1"].lid] == End(nodes["s1"].guid, 0)
     assert len(found) == 4 * 2 + 4
@@ -99,6 +107,5 @@ def test_each_lid_has_an_owner() -> None:
 @pytest.mark.parametrize("dlid", [0, 5_000, 0xFFFF])
 def test_a_lid_that_is_nobodys_has_no_way(dlid: int) -> None:
     nodes = two_leaves()
-    fabric, asker = swept(nodes)
-    tables: Tables = read_tables(asker, fabric)
-    assert way(fabric, tables, End(nodes["h0"].guid, 1), dlid) is None
+    fabric, routes = routed(nodes)
+    assert routes.way(ends_of(fabric).index(End(nodes["h0"].guid, 1)), dlid) is None
