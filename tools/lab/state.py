@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from tools.lab.topology import LabSpec
 
 RUN_ROOT = Path("/run/cwdp/lab")
 
+_T = TypeVar("_T", bound=msgspec.Struct)
 _LOCK_TIMEOUT_S = 30.0
 _LOCK_POLL_S = 0.02
 
@@ -75,15 +76,17 @@ def run_dir(name: str) -> Path:
 
 def load(name: str) -> LabState | None:
     """Return a lab's state, None if there is no such lab; raise `LabError` for a file that is not a state."""
-    path = _state_path(name)
+    return read(_state_path(name), LabState, f"cwdp lab down --name {name}")
+
+
+def read(path: Path, kind: type[_T], down: str) -> _T | None:
+    """Return the state in a file, None if there is none; raise `LabError` for one that is not a state: `down` takes the lab away."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=LabState)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
-        raise LabError(
-            f"{path} is not the state of a lab: {error}", f"Run `cwdp lab down --name {name}`."
-        ) from error
+        raise LabError(f"{path} is not the state of a lab: {error}", f"Run `{down}`.") from error
 
 
 def require(name: str) -> LabState:
@@ -101,7 +104,11 @@ def require(name: str) -> LabState:
 
 def save(state: LabState) -> None:
     """Replace the state file; readers see the old one or the new one."""
-    path = _state_path(state.spec.name)
+    replace(_state_path(state.spec.name), state)
+
+
+def replace(path: Path, state: msgspec.Struct) -> None:
+    """Replace a file by a state; readers see the old one or the new one."""
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
     temporary.rename(path)

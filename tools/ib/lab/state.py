@@ -9,7 +9,7 @@ import msgspec
 
 from cwdp.errors import ConfigError, LabError
 from tools.ib.topology import Clos
-from tools.lab.state import held
+from tools.lab.state import held, read, replace
 from tools.lab.topology import check_name, check_range
 
 RUN_ROOT = Path("/run/cwdp/ib-lab")
@@ -102,15 +102,7 @@ def locked(name: str) -> Iterator[None]:
 
 def load(name: str) -> State | None:
     """Return a lab's state, None if there is no such lab; raise `LabError` for a file that is not a state."""
-    path = run_dir(name) / "state.json"
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=State)
-    except FileNotFoundError:
-        return None
-    except msgspec.DecodeError as error:
-        raise LabError(
-            f"{path} is not the state of a lab: {error}", f"Run `cwdp lab ib down --name {name}`."
-        ) from error
+    return read(_state_path(name), State, f"cwdp lab ib down --name {name}")
 
 
 def require(name: str) -> State:
@@ -129,7 +121,8 @@ def require(name: str) -> State:
 
 def save(known: State) -> None:
     """Replace the state file; readers see the old one or the new one."""
-    path = run_dir(known.spec.name) / "state.json"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1))
-    temporary.rename(path)
+    replace(_state_path(known.spec.name), known)
+
+
+def _state_path(name: str) -> Path:
+    return run_dir(name) / "state.json"
