@@ -22,6 +22,7 @@ from manager.audit.checks.loading import load_checks
 from manager.audit.checks.model import Checks
 from manager.audit.judging.judge import judge
 from manager.audit.levels import Asked, Level, Stage
+from manager.audit.results import Audit
 from manager.audit.service.flow_round import Limits
 from manager.audit.service.kept import Files, Finished
 from manager.audit.service.network import NOTHING, Network, borne_with, joined, speeds_of
@@ -73,6 +74,7 @@ class _UnderWay:
     running: Running
     stage: Stage = "facts"
     facts: dict[str, HostFacts] = field(default_factory=dict)
+    network: Audit = NOTHING
     throughput: Throughput | None = None
 
     @property
@@ -215,11 +217,20 @@ class Audits:
             asks = await asyncio.to_thread(self._network.plan_asks(audit.facts.keys(), audit.number))
             number = _order(audit.number, "walks")
             audit.running = Running(number, audit.facts, time.monotonic(), walks, asks=asks)
-        elif audit.needs_flows:
+            return
+        if audit.asked.level != "facts":
+            await self._look(audit)
+        if audit.needs_flows:
             audit.stage = "flows"
             audit.throughput = await self._throughput(audit)
         else:
             await self._finish(audit)
+
+    async def _look(self, audit: _UnderWay) -> None:
+        """At the network as it is before an audit fills links: queues that its own flows make are nobody's fault."""
+        facts = await asyncio.to_thread(self._network.wire(list(audit.facts.values())))
+        audit.facts = {each.host: each for each in facts}
+        audit.network = await asyncio.to_thread(self._network.look(facts, audit.hosts))
 
     async def _throughput(self, audit: _UnderWay) -> Throughput:
         facts, number = list(audit.facts.values()), int(audit.began_s) * ROUNDS
@@ -235,13 +246,9 @@ class Audits:
     async def _finish(self, audit: _UnderWay) -> None:
         facts = list(audit.facts.values())
         silent = sorted(audit.hosts - audit.facts.keys())
-        if audit.asked.level != "facts":
-            facts = await asyncio.to_thread(self._network.wire(facts))
         day = today()
         of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=day, silent=silent))
-        network, carried = NOTHING, None
-        if audit.asked.level != "facts":
-            network = await asyncio.to_thread(self._network.look(facts, audit.hosts))
+        network, carried = audit.network, None
         if audit.throughput is not None:
             of_flows, carried = await asyncio.to_thread(audit.throughput.judged)
             network = joined(network, of_flows)

@@ -19,7 +19,9 @@ from cwdp.shared.bus.subjects import up
 from cwdp.shared.ib.reports import subnet_pieces
 from manager.audit.network.subnets import CHECKS
 from manager.audit.service import running as rules
+from manager.audit.service.throughput import Throughput
 from manager.config import ManagerConfig
+from manager.faults.finding import Finding, Subject
 from manager.ib import subnets as known_subnets
 from manager.service import Manager
 from tests.unit.manager.audit.answering import AnsweringHost, ask
@@ -203,6 +205,32 @@ async def test_an_audit_of_the_network_asks_twice_and_tells_of_the_mesh_too(tmp_
         assert [host.reaches for host in hosts] == [[False, True]] * 2
         again = json.loads((await _cwdp(config, "show", "--anew", "--json")).stdout)
         assert again["audit"] == answer["audit"]
+
+
+@asynchronous
+async def test_what_an_audits_own_flows_bring_about_is_no_fault_of_the_fabric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = _config(tmp_path)
+    async with _fleet(config, facts_of_fleet(2, 6, ["h100"])) as (manager, _):
+
+        def found(name: str) -> None:
+            slow = Subject("link", name)
+            finding = Finding(
+                number=0, kind="slow", subject=slow, confidence=1.0, evidence=["a queue"], start_s=0.0
+            )
+            manager.state.faults.open(finding)
+
+        async def go_on(_: Throughput) -> bool:
+            found("l9 - s9")
+            return True
+
+        monkeypatch.setattr(Throughput, "go_on", go_on)
+        found("l1 - s1")
+        done = await _cwdp(config, "run", "--level", "throughput", "--json")
+        results = json.loads(done.stdout)["audit"]["results"]
+        assert [one["subject"] for one in results if one["check"] == "faults"] == ["l1 - s1"]
+        assert len(manager.state.faults.current) == 2
 
 
 WIDTH_WAIVED = """[[waiver]]
