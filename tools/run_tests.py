@@ -37,6 +37,9 @@ TESTS = {
     "rdma": ("-s", "tests/rdma"),  # what the virtual machine prints is passed on
     "packages": ("tests/packages",),
 }
+SLOWEST = ("--durations", "12", "--durations-min", "10")
+"""Each tier says where its time went."""
+
 NEED_ROOT = ("kernel", "lab", "rdma", "packages")
 
 MOST_AGAIN = 3
@@ -174,7 +177,7 @@ def _tested(name: str, arguments: Sequence[str]) -> tuple[int, Results | None]:
 def _pytest(name: str, results: Path, arguments: Sequence[str]) -> list[str]:
     """Return the command of tests; by sudo where the tier needs root and may have it, and then without a cache to own."""
     plugin = ("-p", "tools.tier_results", f"--results={results}")
-    command = [sys.executable, "-m", "pytest", *plugin, *arguments]
+    command = [sys.executable, "-m", "pytest", *plugin, *SLOWEST, *arguments]
     if name in NEED_ROOT and os.geteuid() != 0 and _may_sudo():
         return ["sudo", "env", f"CI={os.environ.get('CI', '')}", *command, "-p", "no:cacheprovider"]
     return command
