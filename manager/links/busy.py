@@ -13,6 +13,9 @@ WINDOWS = 50
 LEAST_BUSY = 0.3
 """Of the windows; a link that is busy for less tells little of what it can carry."""
 
+LATE_WINDOWS = 20
+"""So many windows, or fewer, loads are told later than queues: what came a moment ago is no part of them yet."""
+
 Floats = NDArray[np.float64]
 
 
@@ -21,7 +24,7 @@ class Busy:
 
     A link that sends whenever something waits for it is busy for load / capacity of the time (the utilization law:
     Denning and Buzen, ACM Computing Surveys 1978). Windows in which all probes found it busy are no larger a share, so
-    load / their share is what it can carry, or more.
+    load / their share is what it can carry, or more. As loads are told late, the share is the least of late.
 
     Args:
         routes: whose links they are.
@@ -38,6 +41,8 @@ class Busy:
         links = len(routes.links)
         self.share, self.load_bps = np.zeros(links), np.zeros(links)
         self.windows = np.zeros(links)
+        self._shares = np.zeros((LATE_WINDOWS, links))
+        self._steps = 0
 
     def carry_on(self, before: "Busy") -> None:
         """Take over what is remembered of links that were there before."""
@@ -46,6 +51,7 @@ class Busy:
         )
         self.share[mine], self.load_bps[mine] = before.share[theirs], before.load_bps[theirs]
         self.windows[mine] = before.windows[theirs]
+        self._shares[:, mine], self._steps = before._shares[:, theirs], before._steps
 
     def step(self, queues: QueueInference, loads: LinkLoads) -> None:
         """Take in the latest window."""
@@ -54,10 +60,13 @@ class Busy:
         self.share += weight * (queues.busy() - self.share)
         self.load_bps += weight * (loads.load_bps - self.load_bps)
         self.windows += told
+        self._shares[self._steps % LATE_WINDOWS] = self.share
+        self._steps += 1
 
     def most_bps(self) -> Floats:
         """What each link can carry at most; infinite where that is not known; shape (links,)."""
-        most = np.full(len(self.share), np.inf)
-        known = (self.windows >= WINDOWS) & (self.share >= LEAST_BUSY)
-        most[known] = self.load_bps[known] / self.share[known]
+        share = self._shares.min(axis=0)
+        most = np.full(len(share), np.inf)
+        known = (self.windows >= WINDOWS) & (share >= LEAST_BUSY)
+        most[known] = self.load_bps[known] / share[known]
         return most

@@ -321,12 +321,13 @@ def _concatenated(parts: Iterable[NDArray[Any]], dtype: type) -> NDArray[Any]:
 
 
 def _unsure(table: JoinedTables, known: _Joined, sends: Mask, now_s: float, lag_s: float) -> Mask:
-    """Rows that may load other links than they seem to: of unknown rate or path, just moved or just stopped.
+    """Rows that may load links otherwise than they seem to: of unknown rate or path, just moved, begun or stopped.
 
     One that has moved or stopped settles within two reports of its rate, and the windows that they are compared with.
     """
     settles_s = table.stopped_after_s + lag_s
-    new = sends & (np.isnan(table.rates[:, _BYTES]) | ~known.located | (now_s - table.turned_s < settles_s))
+    has_moved = now_s - table.turned_s < settles_s
+    new = sends & (np.isnan(table.rates[:, _BYTES]) | ~known.located | has_moved | table.has_begun)
     stopped = ~sends & (now_s - table.heard_s < table.stopped_after_s + settles_s)
     unsure: Mask = known.is_sent & (new | stopped)
     return unsure

@@ -91,12 +91,16 @@ class NicTable(_Sending):
         local_ns: the host's clock at that report, int64, shape (n,).
         heard_s: the manager's clock then, shape (n,).
         turned_s: the manager's clock when the source port was last found to be another one, -inf for never, shape (n,).
+        has_begun: whether it was missing from the report before its last one: the rate is that of a part of the time
+            between them, shape (n,).
         rates: packets and bytes a second between the last two reports, NaN for none, shape (n, 2).
         arrived: the keys of a report in the order in which they came, as bytes, and `places` where their rows are here;
             most reports are of the same.
         unlisted: queue pairs that moved and did not fit into the last report.
         latest_s: the manager's clock at the last report, which may have been that nothing moves; -inf before the first.
         latest_ns: the host's clock then.
+        since_ns: the host's clock at the report before, if that told of all that had moved; rows that it lacks had stood
+            still. -1 otherwise.
         interval_s: between the last two reports, within what agents are told.
         told_s: how many seconds the reports tell of, until now: silence tells nothing.
         paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
@@ -109,12 +113,14 @@ class NicTable(_Sending):
     local_ns: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     heard_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     turned_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    has_begun: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     rates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
     arrived: bytes = b""
     places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     unlisted: int = 0
     latest_s: float = -math.inf
     latest_ns: int = -1
+    since_ns: int = -1
     told_s: float = 0.0
     interval_s: float = SHORTEST_INTERVAL_S
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
@@ -136,6 +142,7 @@ class NicTable(_Sending):
         if local_ns == self.latest_ns:
             self.unlisted = max(self.unlisted, unlisted)
         else:
+            self.since_ns = -1 if self.unlisted else self.latest_ns
             self.unlisted, self.latest_ns = unlisted, local_ns
             gap_s = now_s - self.latest_s
             self.interval_s = min(max(gap_s, SHORTEST_INTERVAL_S), LONGEST_INTERVAL_S)
@@ -166,6 +173,7 @@ class NicTable(_Sending):
         self.heard_s, self.turned_s, self.rates = (
             column[chosen] for column in (self.heard_s, self.turned_s, self.rates)
         )
+        self.has_begun = self.has_begun[chosen]
 
 
 class JoinedTables(_Sending):
@@ -185,6 +193,7 @@ class JoinedTables(_Sending):
             np.concatenate([getattr(nothing, name), *(getattr(table, name) for table in tables)])
             for name in ("heard_s", "turned_s", "rates")
         )
+        self.has_begun = np.concatenate([nothing.has_begun, *(table.has_begun for table in tables)])
 
     @property
     def holds_s(self) -> NDArray[np.float64]:
@@ -278,10 +287,15 @@ class QueuePairStore:
         rows = _concatenated([one.rows for one in known])
         before = _concatenated([one.table.rows.view(_AS_BYTES)[one.place] for one in known])
         grown = _grown(_counters(rows), _counters(before))
-        took_s = (local_ns - np.concatenate([one.table.local_ns[one.place] for one in known])) * NS
-        plausible = _are_plausible(grown[:, BYTES], took_s, np.repeat([one.link_bps for one in known], sizes))
+        heard_ns = np.concatenate([one.table.local_ns[one.place] for one in known])
+        took_s, link_bps = (local_ns - heard_ns) * NS, np.repeat([one.link_bps for one in known], sizes)
+        plausible = _are_plausible(grown[:, BYTES], took_s, link_bps)
         self.implausible += int(np.count_nonzero(~plausible))
         self._count(rows, before, grown, plausible)
+        since_ns = np.repeat([one.table.since_ns for one in known], sizes)
+        has_begun = (heard_ns < since_ns) & (since_ns < local_ns)
+        has_begun &= _are_plausible(grown[:, BYTES], (local_ns - since_ns) * NS, link_bps)
+        took_s = np.where(has_begun, (local_ns - since_ns) * NS, took_s)
         rates = np.full((len(rows), len(RATES)), np.nan)
         is_later = ((took_s > 0) & plausible)[:, None]
         np.divide(grown[:, RATES], took_s[:, None], out=rates, where=is_later)
@@ -290,7 +304,7 @@ class QueuePairStore:
         for one, size in zip(known, sizes, strict=True):
             table, place, these = one.table, one.place, slice(start, start + size)
             table.rows.view(_AS_BYTES)[place] = one.rows.view(_AS_BYTES)
-            table.rates[place] = rates[these]
+            table.rates[place], table.has_begun[place] = rates[these], has_begun[these]
             table.local_ns[place], table.heard_s[place] = local_ns, now_s
             if has_turned:
                 table.turned_s[place[turned[these]]] = now_s
@@ -389,6 +403,7 @@ def _insert(table: NicTable, keys: NDArray[np.bytes_], rows: Rows, local_ns: int
     table.local_ns = np.concatenate([table.local_ns, np.full(len(rows), local_ns)])
     table.heard_s = np.concatenate([table.heard_s, np.full(len(rows), now_s)])
     table.turned_s = np.concatenate([table.turned_s, np.full(len(rows), -np.inf)])
+    table.has_begun = np.concatenate([table.has_begun, np.zeros(len(rows), bool)])
     table.rates = np.concatenate([table.rates, np.full((len(rows), 2), np.nan)])
     if len(table.rows) > MOST_ROWS:
         table.keep(np.argsort(table.heard_s, kind="stable")[-MOST_ROWS:])

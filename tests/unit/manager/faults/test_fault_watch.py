@@ -309,6 +309,20 @@ def test_a_link_that_is_idle_now_and_then_is_slow_where_it_is_busier_than_its_lo
     assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({})) == []
 
 
+@pytest.mark.parametrize("late", [5, 12, 20])
+@pytest.mark.parametrize(("on", "off"), [(40, 60), (60, 40), (100, 400), (15, 35)])
+def test_a_link_is_not_slow_because_its_load_is_told_late(late: int, on: int, off: int) -> None:
+    """Flows at full rate begin and end, as those of an audit do: the queue shows at once, what they send a while later."""
+    watched = _Watched()
+    watched.see(2 * WINDOWS, _Queues({}), _loads({6: 0.0}))
+    for window in range(2_000):
+        is_busy, is_told = window % (on + off) < on, (window - late) % (on + off) < on and window >= late
+        watched.see(
+            1, _Queues({6: 5e6} if is_busy else {}, of_late=False), _loads({6: 90e6 if is_told else 0.0})
+        )
+    assert watched.opened == []
+
+
 def test_how_busy_a_link_is_outlives_its_routes() -> None:
     watched, loads = _Watched(), _loads({6: 20e6})
     for window in range(4 * WINDOWS):

@@ -88,6 +88,18 @@ def test_a_queue_pair_that_has_stopped_loads_nothing_and_leaves_a_doubt_for_a_wh
         assert sure[2] == (quarter < 3 or now_s - 1.0 >= 2 * store.tables["a", "0"].stopped_after_s)
 
 
+def test_a_load_is_not_sure_until_a_queue_pair_that_begins_again_has_sent_for_a_whole_report() -> None:
+    store, meter = _traffic(1e6, [50_000]), LoadMeter(one_pair(), OWNER)
+    rows = store.tables["a", "0"].rows.copy()
+    for second, sent, is_sure in ((6, 0, True), (7, 30_000, False), (8, 125_000, True)):
+        rows["bytes"] += sent
+        told = rows.copy() if sent else np.zeros(0, QP_ROW)
+        store.hear([NicReport(("a", "0"), told)], local_ns=second * 10**9, now_s=float(second))
+        load, sure = meter.measure(store.tables.items(), float(second))
+        assert load[1] == pytest.approx(8 * sent)
+        assert sure[1] == is_sure
+
+
 def test_a_nic_that_says_nothing_leaves_the_loads_of_its_links_in_doubt_its_own_included() -> None:
     store = _traffic(1e6, [50_000, 50_001])
     assert LoadMeter(one_pair(), OWNER).measure(store.tables.items(), 1.0)[1].all()

@@ -55,6 +55,38 @@ def test_rates_are_those_between_two_reports() -> None:
     assert store.totals["bytes", "egress"] == 5000
 
 
+def test_the_rate_of_what_begins_again_is_that_since_the_report_that_lacked_it() -> None:
+    """As of a job that computes for ten seconds and sends for one: it is full then, not a tenth full."""
+    store = QueuePairStore()
+    _hear(store, 1.0, {"qpn": 5, "packets": 100})
+    for second in range(2, 12):
+        _hear(store, float(second), {"qpn": 6, "packets": second})
+    _hear(store, 12.0, {"qpn": 5, "packets": 1100}, {"qpn": 6, "packets": 12})
+    assert _by_qpn(store) == {5: (1100, 1000.0), 6: (12, 1.0)}
+    assert store.tables[NIC].has_begun.tolist() == [True, False]
+    _hear(store, 13.0, {"qpn": 5, "packets": 3100}, {"qpn": 6, "packets": 13})
+    assert _by_qpn(store)[5] == (3100, 2000.0)
+    assert not store.tables[NIC].has_begun.any()
+
+
+def test_what_a_report_had_no_room_for_may_have_moved_all_along() -> None:
+    store = QueuePairStore()
+    _hear(store, 1.0, {"qpn": 5, "packets": 100})
+    store.hear([NicReport(NIC, _rows({"qpn": 6, "packets": 2}), unlisted=1)], local_ns=2 * S, now_s=2.0)
+    _hear(store, 3.0, {"qpn": 5, "packets": 300})
+    assert _by_qpn(store)[5] == (300, 100.0)
+    assert not store.tables[NIC].has_begun.any()
+
+
+def test_what_a_link_cannot_carry_since_the_last_report_came_with_one_that_was_lost() -> None:
+    store = QueuePairStore()
+    for second, sent, link_bps in ((1, 0, 1e9), (9, None, 1e9), (10, 10**9, 1e9)):
+        rows = _rows() if sent is None else _rows({"qpn": 5, "bytes": sent})
+        store.hear([NicReport(NIC, rows, link_bps=link_bps)], local_ns=second * S, now_s=float(second))
+    assert store.tables[NIC].rates[0, 1] == pytest.approx(10**9 / 9)
+    assert store.implausible == 0
+
+
 def test_counters_that_fall_began_anew() -> None:
     store = QueuePairStore()
     _hear(store, 10.0, {"qpn": 5, "packets": 100, "naks": [1, 0, 0, 0, 0, 9]})
@@ -374,7 +406,7 @@ def test_a_hosts_nics_are_heard_together_as_one_by_one() -> None:
     assert together.tables.keys() == apart.tables.keys()
     for nic, table in together.tables.items():
         other = apart.tables[nic]
-        for name in ("keys", "rows", "local_ns", "heard_s", "turned_s", "rates"):
+        for name in ("keys", "rows", "local_ns", "heard_s", "turned_s", "has_begun", "rates"):
             np.testing.assert_array_equal(getattr(table, name), getattr(other, name))
 
 
