@@ -89,7 +89,8 @@ async def test_a_fabric_that_is_well() -> None:
     audit, carried = await _made(hosts)
     assert _named(audit) == []
     assert (carried.filled, carried.links, carried.rounds) == (64, 64, len(hosts.orders))
-    assert "64 of 64 links, one way each, were filled" in carried.in_words()
+    filled = f"were filled after {carried.filled_after} rounds of {carried.rounds};"
+    assert f"64 of 64 links, one way each, {filled}" in carried.in_words()
     numbers = [{order.number for order in orders} for orders in hosts.orders]
     assert numbers == [{641 + i} for i in range(len(numbers))]
 
