@@ -31,7 +31,8 @@ class Busy:
 
     Attributes:
         routes: the same.
-        share: of the windows, those in which no probe found the link idle; shape (links,).
+        shares: of the windows, those in which no probe found the link idle, as of each of the last `LATE_WINDOWS`, the
+            oldest first; shape (LATE_WINDOWS, links).
         load_bps: what it carried on average, shape (links,).
         windows: how many have told of it, shape (links,).
     """
@@ -39,33 +40,34 @@ class Busy:
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
         links = len(routes.links)
-        self.share, self.load_bps = np.zeros(links), np.zeros(links)
+        self.shares, self.load_bps = np.zeros((LATE_WINDOWS, links)), np.zeros(links)
         self.windows = np.zeros(links)
-        self._shares = np.zeros((LATE_WINDOWS, links))
-        self._steps = 0
+
+    @property
+    def share(self) -> Floats:
+        """As of now, shape (links,)."""
+        return self.shares[-1]
 
     def carry_on(self, before: "Busy") -> None:
         """Take over what is remembered of links that were there before."""
         mine, theirs = shared_links(
             self.routes.links, {link: i for i, link in enumerate(before.routes.links)}
         )
-        self.share[mine], self.load_bps[mine] = before.share[theirs], before.load_bps[theirs]
+        self.shares[:, mine], self.load_bps[mine] = before.shares[:, theirs], before.load_bps[theirs]
         self.windows[mine] = before.windows[theirs]
-        self._shares[:, mine], self._steps = before._shares[:, theirs], before._steps
 
     def step(self, queues: QueueInference, loads: LinkLoads) -> None:
         """Take in the latest window."""
         told = loads.is_sure & np.isfinite(queues.queue_ns[-1])
         weight = told / WINDOWS
-        self.share += weight * (queues.busy() - self.share)
+        self.shares[:-1] = self.shares[1:]
+        self.share[:] += weight * (queues.busy() - self.share)
         self.load_bps += weight * (loads.load_bps - self.load_bps)
         self.windows += told
-        self._shares[self._steps % LATE_WINDOWS] = self.share
-        self._steps += 1
 
     def most_bps(self) -> Floats:
         """What each link can carry at most; infinite where that is not known; shape (links,)."""
-        share = self._shares.min(axis=0)
+        share = self.shares.min(axis=0)
         most = np.full(len(share), np.inf)
         known = (self.windows >= WINDOWS) & (share >= LEAST_BUSY)
         most[known] = self.load_bps[known] / share[known]

@@ -30,7 +30,11 @@ class Carried(Struct, frozen=True, kw_only=True):
     def in_words(self) -> str:
         """For people."""
         how = f"had flows of at most {format_rate(self.cap_bps)}" if self.cap_bps else "were filled"
-        when = f"after {self.filled_after} rounds of {self.rounds}" if self.filled_after else f"in {self.rounds} rounds"
+        when = (
+            f"after {self.filled_after} rounds of {self.rounds}"
+            if self.filled_after
+            else f"in {self.rounds} rounds"
+        )
         filled = f"{self.filled:,} of {self.links:,} links, one way each, {how} {when}"
         usual = f"most flows carried {format_rate(self.flow_bps)}"
         if not self.halves_bound_bps:
