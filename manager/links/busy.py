@@ -46,7 +46,8 @@ class Busy:
     @property
     def share(self) -> Floats:
         """As of now, shape (links,)."""
-        return self.shares[-1]
+        now: Floats = self.shares[-1]
+        return now
 
     def carry_on(self, before: "Busy") -> None:
         """Take over what is remembered of links that were there before."""
