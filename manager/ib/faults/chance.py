@@ -48,6 +48,10 @@ class Strays:
         self._ports = max(self._ports, known)
         self._in_a_row = np.where(is_known, np.where(is_root, before + 1, 0), before)
 
+    def is_no_stray(self, slot: int) -> bool:
+        """Whether a port has been a root in so many polls in a row as chance does not explain."""
+        return bool(self._in_a_row[slot] >= self.polls)
+
     @property
     def polls(self) -> int:
         """In so many polls in a row a port has to be a root, `LASTS_POLLS` or more."""

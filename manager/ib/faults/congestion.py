@@ -30,14 +30,14 @@ class Tree:
     Attributes:
         root: the row of the port that holds up the others: it waits itself, or its link is full.
         is_full: whether its link carries as much as it can.
-        polls: in how many polls in a row it has waited, or has been full while others may have waited for it.
+        full_polls: in how many polls in a row it has been full while others may have waited for it.
         to_host: whether a host is at its far end.
         waiting: rows of ports that wait, the root apart, those that wait most first.
     """
 
     root: int
     is_full: bool
-    polls: int
+    full_polls: int
     to_host: bool
     waiting: tuple[int, ...]
 
@@ -55,7 +55,7 @@ def trees(
         subnet: with its forwarding tables.
         waits: share of the time in which each port could not send what it had, NaN for unknown, shape (ports,).
         load: share of its rate that each port's link carries, NaN for unknown, shape (ports,).
-        polls: in how many polls in a row before each port waited, or was full while others may have waited for it, shape (ports,).
+        polls: in how many polls in a row before each port waited, and was full while others may have waited for it, shape (2, ports).
         least: a port with this share waits.
     """
     peer = subnet.ports["peer"]
@@ -64,18 +64,19 @@ def trees(
     is_full = (np.nan_to_num(load) >= FULL_SHARE) & (peer != NO_PEER)
     outputs = _Outputs(subnet)
     ways = {row: outputs.of(row) for row in waiting.tolist()}
-    holds_up = np.zeros(len(peer), bool)
+    is_seen = np.zeros((2, len(peer)), bool)
+    is_seen[0, waiting] = True
     for behind in ways.values():
-        holds_up[behind] = is_full[behind]
-    holds_up[waiting] = True
-    polls = np.where(np.isnan(load) & np.isnan(waits), polls, np.where(holds_up, polls + 1, 0))
+        is_seen[1, behind] = is_full[behind]
+    is_unknown = np.isnan(np.stack([waits, load]))
+    polls = np.where(is_unknown, polls, np.where(is_seen, polls + 1, 0))
     blocked = _blocked_by(ways, is_full, polls)
     to_host = subnet.kinds[subnet.ports["node"][peer]] != SWITCH
     found = [
         Tree(
             root,
             bool(is_full[root]),
-            int(polls[root]),
+            int(polls[1, root]),
             bool(to_host[root]),
             _most_first(members, waits),
         )
@@ -95,13 +96,13 @@ def _blocked_by(
     """
     is_waiting = np.zeros(len(is_full), bool)
     is_waiting[list(ways)] = True
-    stays = polls > 1
+    stays_waiting, stays_full = polls > 1
     blocked: dict[int, list[int]] = {}
     open_: dict[int, list[int]] = {}
     for row, behind in ways.items():
         holding = is_waiting[behind]
-        if not stays[behind[holding]].any():
-            holding |= is_full[behind] & stays[behind]
+        if not stays_waiting[behind[holding]].any():
+            holding |= (is_full & stays_full)[behind]
         blocked[row] = behind[holding].tolist()
         if not blocked[row] and is_full[behind].any():
             open_[row] = behind[is_full[behind]].tolist()

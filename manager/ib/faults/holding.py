@@ -44,13 +44,13 @@ class Seen:
 
     Attributes:
         also: what explains it as well.
-        polls: so many in a row must show it, where its kind does not ask for more.
+        is_sure: whether it may begin now; else it has to be seen further.
     """
 
     subject: Subject
     evidence: tuple[str, ...]
     also: tuple[Subject, ...] = ()
-    polls: int = 1
+    is_sure: bool = True
 
 
 class Holding:
@@ -99,7 +99,7 @@ class Holding:
         begun = [
             key
             for key, one in seen.items()
-            if key not in self.held and self._row[key] >= max(RULES[key[0]].polls, one.polls)
+            if key not in self.held and one.is_sure and self._row[key] >= RULES[key[0]].polls
         ]
         self.held.update(dict.fromkeys(begun, now_s))
         return begun, over

@@ -86,7 +86,7 @@ class SubnetFaults:
         self._ports, self._links, self._errors, self._holding = Ports(), Links(), BitErrors(), Holding()
         self._strays = Strays()
         self._of: dict[Key, Finding] = {}
-        self._polls: NDArray[np.int_] = np.zeros(0, np.int_)
+        self._polls: NDArray[np.int_] = np.zeros((2, 0), np.int_)
 
     def end(self) -> None:
         """Nobody tells of the subnet any more."""
@@ -104,7 +104,7 @@ class SubnetFaults:
         load = per_s[:, _SENT] * 8 * WORD_BYTES / known
         slots = self._ports.slots
         self._polls = grown(self._polls, len(self._ports.ends), 0)
-        found, self._polls[slots] = trees(subnet, waits, load, self._polls[slots], LEAST_WAIT)
+        found, self._polls[:, slots] = trees(subnet, waits, load, self._polls[:, slots], LEAST_WAIT)
         is_root, is_known = (np.zeros(len(self._ports.ends), bool) for _ in range(2))
         is_root[slots[[tree.root for tree in found if not tree.is_full]]] = True
         is_known[slots] = ~np.isnan(waits)
@@ -144,9 +144,8 @@ class SubnetFaults:
         if tree.waiting:
             names = [ports.name(int(ports.slots[row])) for row in tree.waiting]
             evidence.append(f"{len(names)} ports wait for it: {listed(names)}")
-        is_sure = tree.is_full and tree.polls >= LASTS_POLLS
-        polls = 1 if is_sure else self._strays.polls
-        seen = Seen(ports.direction(slot, far), tuple(evidence), polls=polls)
+        is_sure = tree.full_polls >= LASTS_POLLS if tree.is_full else self._strays.is_no_stray(slot)
+        seen = Seen(ports.direction(slot, far), tuple(evidence), is_sure=is_sure)
         return (
             ("slow_receiver", (ports.ends[far],)) if is_slow else ("congested", (ports.ends[slot],))
         ), seen
