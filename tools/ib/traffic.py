@@ -68,6 +68,7 @@ class Traffic:
         self._there: list[Flows] = []
         self._takes: dict[int, float] = {}
         self._lasting: dict[int, Flows] = {}
+        self._cut: list[int] = []
         self._free_s = np.zeros(self._hosts)
 
     def slow_down(self, name: str, waits: float) -> None:
@@ -85,6 +86,10 @@ class Traffic:
         """Have a host take all again, and nobody send to it for long."""
         del self._takes[_place(name)], self._lasting[_place(name)]
 
+    def cut(self, port: Port | None) -> None:
+        """Have nothing sent over the link of a port, as switches drop what would leave by it; None for over all links again."""
+        self._cut = [] if port is None else [self._row[port], self._row[self._nodes[port[0]][port[1]]]]
+
     def second(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Shares of the next second in which each port sends and waits, two arrays of shape (ports,)."""
         self._begin()
@@ -92,11 +97,13 @@ class Traffic:
         sends = self.draw.uniform(0.0, MOST_LOAD, count)
         waits = self.draw.random(count) ** 8 * MOST_WAIT
         waits += (self.draw.random(count) < STRAYS) * self.draw.uniform(*STRAY_WAIT, count)
+        self._there = [
+            one for one in self._there if one.end_s > begin_s and not np.isin(self._cut, one.ports).any()
+        ]
         for one in self._there:
             self._add(one, min(one.end_s, end_s) - max(one.begin_s, begin_s), sends, waits)
         for one in self._lasting.values():
             self._add(one, float(self.draw.uniform(*BUSY)), sends, waits)
-        self._there = [one for one in self._there if one.end_s > end_s]
         self._now_s = end_s
         most = np.maximum(sends + waits, 1.0)
         return sends / most, waits / most

@@ -29,7 +29,7 @@ POLLS, WARM_POLLS, MOST_CALM_POLLS, CALM_S = 3, 6, 10, 301.0
 KINDS: tuple[Kind, ...] = "cut", "flapping", "degraded", "errors", "slow_receiver"
 READER = "h1"
 FLAPS_A_SECOND = 3
-QUIET_SEEDS, LARGE_QUIET_SEEDS = range(100), range(2)
+QUIET_SEEDS, LARGE_QUIET_SEEDS = range(30), range(1)
 LARGE = Clos(leaves=32, spines=16, hosts=32)
 
 
@@ -108,6 +108,7 @@ def _break(polled: Polled, fault: Fault) -> Broken:
     match fault.kind:
         case "cut":
             polled.subnet.run_commands([f'Unlink "{here[0]}"[{here[1]}]'])
+            polled.traffic.cut(here)
         case "flapping":
             return Broken({(here, str(dice.choice([DOWNED, RECOVERED]))): FLAPS_A_SECOND})
         case "degraded":
@@ -124,6 +125,7 @@ def _mend(polled: Polled, fault: Fault) -> None:
     if fault.kind == "cut":
         polled.subnet.run_commands([f'ReLink "{here[0]}"[{here[1]}]'])
         polled.subnet.sweep()
+        polled.traffic.cut(None)
     elif fault.kind == "slow_receiver":
         polled.traffic.mend(there[0])
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from cwdp.errors import LabError
 from cwdp.shared.ib.counters import WORD_BYTES
 from tools.ib.simulated import Subnet
-from tools.ib.topology import RATE_BPS, TICKS_PER_S, Port
+from tools.ib.topology import LANE_BPS, LANES, TICKS_PER_S, Port, port_name
 from tools.ib.traffic import Traffic
 
 WAIT, SENT = "PortCounters.PortXmitWait", "PortCountersExtended.PortXmitData"
@@ -87,7 +87,7 @@ class Polled:
     def poll(self, broken: Broken | None = None, after_s: float = 1.0) -> list[Json]:
         """What holds after one more second of traffic, by a clock that moves on by more where that is told."""
         broken = broken or Broken()
-        self._grow(Counter(self._second()) + Counter(broken.grows))
+        self._grow(Counter(self._second(broken.lanes)) + Counter(broken.grows))
         found: list[Json] = self.ask(json.dumps([after_s, broken.lanes]))
         return found
 
@@ -102,12 +102,13 @@ class Polled:
             raise LabError("the process that polls does not answer", "has ibsim ended?")
         return json.loads(self._process.stdout.readline())
 
-    def _second(self) -> dict[Place, int]:
-        """By how much counters grow in a second of a subnet that is well."""
+    def _second(self, lanes: Mapping[str, int]) -> dict[Place, int]:
+        """By how much counters grow in a second of a subnet that is well; links with fewer lanes are sent so much less."""
         sends, waits = self.traffic.second()
         grown: dict[Place, int] = {}
         for port, sent, waited in zip(self.traffic.ports, sends.tolist(), waits.tolist(), strict=True):
-            grown[port, SENT] = int(sent * RATE_BPS / 8 / WORD_BYTES)
+            rate_bps = lanes.get(port_name(*port), LANES) * LANE_BPS
+            grown[port, SENT] = int(sent * rate_bps / 8 / WORD_BYTES)
             grown[port, WAIT] = int(waited * TICKS_PER_S)
         draw = self.traffic.draw
         if draw.random() < ERRORS_A_POLL:
