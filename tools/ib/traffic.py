@@ -18,7 +18,7 @@ BURSTS_A_HOST, INCASTS_A_HOST, PAUSES_A_HOST = 0.1, 0.02, 0.001
 
 BURST_S, INCAST_S, PAUSE_S = (0.05, 0.5), (0.5, 2.0), (0.02, 0.3)
 APART_S = 3.0
-"""So long a host's link is left alone after an incast: a longer one would be no burst."""
+"""So long a host's link is left alone after a burst or an incast: two that follow each other are a longer one, and no burst."""
 
 MOST_SENDERS, MOST_OF_A_PAUSE = 8, 4
 MOST_LOAD, MOST_WAIT = 0.3, 0.05
@@ -116,15 +116,21 @@ class Traffic:
     def _begin(self) -> None:
         """What begins in the next second."""
         draw, most = self.draw, min(MOST_SENDERS, self._hosts - 1)
-        for _ in range(draw.poisson(BURSTS_A_HOST * self._hosts)):
-            self._there.append(self._some(int(draw.integers(2, most + 1)), BURST_S))
-        for _ in range(draw.poisson(PAUSES_A_HOST * self._hosts)):
-            self._there.append(self._some(int(draw.integers(1, MOST_OF_A_PAUSE + 1)), PAUSE_S, takes=0.0))
-        for _ in range(draw.poisson(INCASTS_A_HOST * self._hosts)):
-            incast = self._some(int(draw.integers(2, most + 1)), INCAST_S)
-            if self._free_s[incast.host] <= incast.begin_s:
-                self._free_s[incast.host] = incast.end_s + APART_S
-                self._there.append(incast)
+        some = [
+            *(self._some(int(draw.integers(2, most + 1)), BURST_S) for _ in self._times(BURSTS_A_HOST)),
+            *(
+                self._some(int(draw.integers(1, MOST_OF_A_PAUSE + 1)), PAUSE_S, takes=0.0)
+                for _ in self._times(PAUSES_A_HOST)
+            ),
+            *(self._some(int(draw.integers(2, most + 1)), INCAST_S) for _ in self._times(INCASTS_A_HOST)),
+        ]
+        for one in some:
+            if self._free_s[one.host] <= one.begin_s:
+                self._free_s[one.host] = one.end_s + APART_S
+                self._there.append(one)
+
+    def _times(self, a_host: float) -> range:
+        return range(int(self.draw.poisson(a_host * self._hosts)))
 
     def _some(self, senders: int, lasts_s: tuple[float, float], takes: float = 1.0) -> Flows:
         begin_s = self._now_s + float(self.draw.random())
