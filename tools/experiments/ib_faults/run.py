@@ -106,6 +106,7 @@ def _subnet(spec: Spec, readers: list[str]) -> Iterator[ManagerClient]:
     progress(f"raising the InfiniBand lab {spec.name!r}: {spec.describe()}")
     lifecycle.up(spec)
     try:
+        faults.keep_growing(spec.name)
         yield ManagerClient(f"unix://{fleet.start(spec.name, readers)}")
     finally:
         lifecycle.down(spec.name)

@@ -79,7 +79,24 @@ def grow(name: str, link: str, port: int | None, counter: str, per_s: float) -> 
                 del counters[counter]
             if not counters:
                 del growing[end]
-    _keep(name)
+    if per_s:
+        keep_growing(name)
+
+
+def keep_growing(name: str) -> None:
+    """Start what has counters grow, if it does not run, and wait until it does.
+
+    Raises:
+        LabError: it does not begin.
+    """
+    log = state.run_dir(name) / "growing.log"
+    with state.locked(name):
+        state.require(name)
+        if KEEPER in programs.running(name).values():
+            return
+        programs.start(name, [sys.executable, "-m", KEEPER, name], log)
+    if not wait_for(lambda: BEGUN in log.read_text(), BEGUN_S, poll_s=POLL_S):
+        raise LabError(f"what has counters grow did not begin: {log.read_text()[-200:]}", "Try again.")
 
 
 def heal(name: str, link: str, port: int | None) -> None:
@@ -112,25 +129,6 @@ def _changing(name: str, link: str, port: int | None) -> Iterator[tuple[State, C
 
 def _fault(known: State, link: Link) -> Fault:
     return known.faults.setdefault(link.key, Fault())
-
-
-def _keep(name: str) -> None:
-    """Start what has counters grow, if it does not run, and wait until it does.
-
-    Raises:
-        LabError: it does not begin.
-    """
-    log = state.run_dir(name) / "growing.log"
-    with state.locked(name):
-        known = state.require(name)
-        if (
-            not any(fault.growing for fault in known.faults.values())
-            or KEEPER in programs.running(name).values()
-        ):
-            return
-        programs.start(name, [sys.executable, "-m", KEEPER, name], log)
-    if not wait_for(lambda: BEGUN in log.read_text(), BEGUN_S, poll_s=POLL_S):
-        raise LabError(f"what has counters grow did not begin: {log.read_text()[-200:]}", "Try again.")
 
 
 def _enable(name: str, link: Link, what: str, bits: int) -> None:
