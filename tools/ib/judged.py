@@ -1,13 +1,14 @@
 """A process at a node of a simulated subnet that polls and judges it, a poll for each line of standard input.
 
-A line is JSON: how many seconds after the one before the poll is, by a simulated clock, and the names of ports that use one lane
-only. ibsim cannot train a link to fewer lanes, and its ports claim that they could do more than they do, so both is altered in what
+A line is JSON: how many seconds after the one before the poll is, by a simulated clock, and the lanes of ports that use fewer than
+they could, by their names. ibsim cannot train a link to fewer lanes, and its ports claim that they could do more than they do, so both is altered in what
 was read: a port could do what it does, but for those. The answer is a line of JSON: what was found.
 """
 
 import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from cwdp.ib.asking import Asker
@@ -37,10 +38,10 @@ def main() -> None:
             if line.strip() == COST:
                 _tell(_cost(asker))
                 continue
-            after_s, narrow = json.loads(line)
+            after_s, lanes = json.loads(line)
             now_s += after_s
             fabric = sweep(asker)
-            _alter(fabric, set(narrow))
+            _alter(fabric, lanes)
             subnet = snapshot(fabric, read_tables(asker, fabric))
             now = _rows(subnet), _read(asker, subnet, now_s)
             grown = growth(before[1], now[1]) if before is not None and before[0] == now[0] else None
@@ -54,14 +55,13 @@ def _note(host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
     del host, kind, detail, nic
 
 
-def _alter(fabric: Fabric, narrow: set[str]) -> None:
+def _alter(fabric: Fabric, lanes: Mapping[str, int]) -> None:
     """Have ports do what they could, but for some."""
     for node in fabric.nodes.values():
         for number, port in node.ports.items():
-            is_narrow = port_name(node.name, number) in narrow
             node.ports[number] = replace(
                 port,
-                width=1 if is_narrow else port.width,
+                width=lanes.get(port_name(node.name, number), port.width),
                 widest=port.width,
                 fastest_bps=port.lane_bps,
             )

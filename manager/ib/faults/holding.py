@@ -44,13 +44,13 @@ class Seen:
 
     Attributes:
         also: what explains it as well.
-        is_weak: it could be chance, so one poll more must show it.
+        is_sure: whether it may begin now; else it has to be seen further.
     """
 
     subject: Subject
     evidence: tuple[str, ...]
     also: tuple[Subject, ...] = ()
-    is_weak: bool = False
+    is_sure: bool = True
 
 
 class Holding:
@@ -60,6 +60,11 @@ class Holding:
         self.held: dict[Key, float] = {}
         self._row: dict[Key, int] = {}
         self._counted_s = -math.inf
+
+    @property
+    def known(self) -> frozenset[Key]:
+        """What was seen at the last poll, and what holds."""
+        return frozenset(self._row.keys() | self.held.keys())
 
     def step(
         self, seen: Mapping[Key, Seen], unsure: Iterable[Key], now_s: float
@@ -94,7 +99,7 @@ class Holding:
         begun = [
             key
             for key, one in seen.items()
-            if key not in self.held and self._row[key] >= RULES[key[0]].polls + one.is_weak
+            if key not in self.held and one.is_sure and self._row[key] >= RULES[key[0]].polls
         ]
         self.held.update(dict.fromkeys(begun, now_s))
         return begun, over

@@ -11,6 +11,7 @@ from cwdp.shared.ib.subnet import Subnet
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Findings
 from manager.faults.watch import FABRIC, Note
+from manager.ib.faults.chance import LASTS_POLLS, Strays
 from manager.ib.faults.congestion import Tree, trees
 from manager.ib.faults.errors import BitErrors
 from manager.ib.faults.holding import Holding, Key, Seen
@@ -21,12 +22,6 @@ from manager.ib.faults.words import listed, rate
 
 LEAST_WAIT = 0.1
 """Share of the time in which a port cannot send, from which on it waits."""
-
-FULL_SHARE = 0.9
-"""Of its rate: a link that carries more is full."""
-
-SURE_PORTS = 3
-"""A tree in which fewer wait could be two bursts that met."""
 
 SYMBOLS_A_TICK = 8
 """What a tick of PortXmitWait is taken to last: the time of so many bytes on a lane."""
@@ -89,8 +84,9 @@ class SubnetFaults:
 
     def _begin(self) -> None:
         self._ports, self._links, self._errors, self._holding = Ports(), Links(), BitErrors(), Holding()
+        self._strays = Strays()
         self._of: dict[Key, Finding] = {}
-        self._full_polls: NDArray[np.int_] = np.zeros(0, np.int_)
+        self._polls: NDArray[np.int_] = np.zeros((2, 0), np.int_)
 
     def end(self) -> None:
         """Nobody tells of the subnet any more."""
@@ -107,9 +103,12 @@ class SubnetFaults:
         waits[~self._links.is_settled[self._ports.slots]] = np.nan
         load = per_s[:, _SENT] * 8 * WORD_BYTES / known
         slots = self._ports.slots
-        self._full_polls = grown(self._full_polls, len(self._ports.ends), 0)
-        self._full_polls[slots] = np.where(np.nan_to_num(load) >= FULL_SHARE, self._full_polls[slots] + 1, 0)
-        found = trees(subnet, waits, self._full_polls[slots], LEAST_WAIT)
+        self._polls = grown(self._polls, len(self._ports.ends), 0)
+        found, self._polls[:, slots] = trees(subnet, waits, load, self._polls[:, slots], LEAST_WAIT)
+        is_root, is_known = (np.zeros(len(self._ports.ends), bool) for _ in range(2))
+        is_root[slots[[tree.root for tree in found if not tree.is_full]]] = True
+        is_known[slots] = ~np.isnan(waits)
+        self._strays.step(is_root, is_known)
         return dict(self._told(tree, waits, load, per_s, known) for tree in found)
 
     def _told(
@@ -145,16 +144,15 @@ class SubnetFaults:
         if tree.waiting:
             names = [ports.name(int(ports.slots[row])) for row in tree.waiting]
             evidence.append(f"{len(names)} ports wait for it: {listed(names)}")
-        is_waiting = bool(np.nan_to_num(waits[tree.root]) >= LEAST_WAIT)
-        is_weak = is_waiting + len(tree.waiting) < SURE_PORTS
-        seen = Seen(ports.direction(slot, far), tuple(evidence), is_weak=is_weak)
+        is_sure = tree.full_polls >= LASTS_POLLS if tree.is_full else self._strays.is_no_stray(slot)
+        seen = Seen(ports.direction(slot, far), tuple(evidence), is_sure=is_sure)
         return (
             ("slow_receiver", (ports.ends[far],)) if is_slow else ("congested", (ports.ends[slot],))
         ), seen
 
     def _unknown(self, per_s: NDArray[np.float64]) -> Iterator[Key]:
-        """Findings by counters of which nothing is told now stay as they are."""
-        for key in self._of:
+        """What is seen or held by counters of which nothing is told now stays as it is."""
+        for key in self._holding.known:
             if key[0] in ("bit_errors", "congested", "slow_receiver", "counters"):
                 rows = [self._ports.rows[self._ports.slot(end)] for end in key[1] if not isinstance(end, str)]
                 if all(row < 0 or bool(np.isnan(per_s[row]).all()) for row in rows):

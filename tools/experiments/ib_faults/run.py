@@ -13,12 +13,13 @@ from rich.text import Text
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit, progress
-from tools.experiments.ib_faults.model import KINDS, Fault, Json, Verdict, draw, judge, summarise
+from tools.experiments.ib_faults.model import KINDS, Json, Verdict, judge, summarise
 from tools.experiments.options import JSON
 from tools.experiments.report import new_table
+from tools.ib.faults import Fault, draw
 from tools.ib.lab import faults, fleet, lifecycle, links
 from tools.ib.lab.state import Spec
-from tools.ib.topology import port_name
+from tools.ib.topology import TICKS_PER_S, port_name
 from tools.lab.params import TIME
 from tools.waiting import wait_for
 
@@ -105,6 +106,7 @@ def _subnet(spec: Spec, readers: list[str]) -> Iterator[ManagerClient]:
     progress(f"raising the InfiniBand lab {spec.name!r}: {spec.describe()}")
     lifecycle.up(spec)
     try:
+        faults.keep_growing(spec.name)
         yield ManagerClient(f"unix://{fleet.start(spec.name, readers)}")
     finally:
         lifecycle.down(spec.name)
@@ -146,11 +148,11 @@ def _make(lab: str, fault: Fault) -> float:
         case "cut" | "flapping":
             faults.cut(lab, link, port)
         case "degraded":
-            faults.degrade(lab, link, port, width=fault.size, speed_bps=0)
+            faults.degrade(lab, link, port, width=int(fault.size), speed_bps=0)
         case "errors":
             faults.grow(lab, link, port, faults.SYMBOL_ERRORS, fault.size)
         case "congested":
-            faults.grow(lab, link, port, faults.WAIT, fault.size)
+            faults.grow(lab, link, port, faults.WAIT, fault.size * TICKS_PER_S)
     return since_s
 
 
@@ -192,7 +194,7 @@ def _as_json(verdict: Verdict) -> Json:
     return {
         "fault": fault.kind,
         "link": f"{port_name(*fault.link.a)}-{port_name(*fault.link.b)}",
-        "size": fault.size,
+        "size": round(fault.size, 2),
         "named": verdict.named,
         "after_s": None if verdict.after_s is None else round(verdict.after_s, 2),
         "others": list(verdict.others),

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from cwdp.errors import LabError
 from tools.ib.lab import links, programs, state
 from tools.ib.lab.console import Console
+from tools.ib.lab.growing import BEGUN
 from tools.ib.lab.links import Link
 from tools.ib.lab.state import Fault, State
 from tools.ib.topology import port_name
+from tools.waiting import wait_for
 
 WIDTHS = {1: 1, 2: 16, 4: 2, 8: 4, 12: 8}
 """Bits of LinkWidthEnabled by lanes (IBTA volume 1, 14.2.5.6)."""
@@ -26,6 +28,7 @@ TRIES, STAYS_S = 5, 0.3
 """A subnet manager that configures ports at that moment writes back what it read before: so it is looked whether all stays."""
 
 KEEPER = "tools.ib.lab.growing"
+BEGUN_S, POLL_S = 30.0, 0.02
 
 DOWNED = "LinkDownedCounter"
 SYMBOL_ERRORS, WAIT = "SymbolErrorCounter", "PortXmitWait"
@@ -76,7 +79,24 @@ def grow(name: str, link: str, port: int | None, counter: str, per_s: float) -> 
                 del counters[counter]
             if not counters:
                 del growing[end]
-    _keep(name)
+    if per_s:
+        keep_growing(name)
+
+
+def keep_growing(name: str) -> None:
+    """Start what has counters grow, if it does not run, and wait until it does.
+
+    Raises:
+        LabError: it does not begin.
+    """
+    log = state.run_dir(name) / "growing.log"
+    with state.locked(name):
+        state.require(name)
+        if KEEPER in programs.running(name).values():
+            return
+        programs.start(name, [sys.executable, "-m", KEEPER, name], log)
+    if not wait_for(lambda: BEGUN in log.read_text(), BEGUN_S, poll_s=POLL_S):
+        raise LabError(f"what has counters grow did not begin: {log.read_text()[-200:]}", "Try again.")
 
 
 def heal(name: str, link: str, port: int | None) -> None:
@@ -109,18 +129,6 @@ def _changing(name: str, link: str, port: int | None) -> Iterator[tuple[State, C
 
 def _fault(known: State, link: Link) -> Fault:
     return known.faults.setdefault(link.key, Fault())
-
-
-def _keep(name: str) -> None:
-    """Start what has counters grow, if it does not run."""
-    with state.locked(name):
-        known = state.require(name)
-        if (
-            any(fault.growing for fault in known.faults.values())
-            and KEEPER not in programs.running(name).values()
-        ):
-            log = state.run_dir(name) / "growing.log"
-            programs.start(name, [sys.executable, "-m", KEEPER, name], log)
 
 
 def _enable(name: str, link: Link, what: str, bits: int) -> None:

@@ -4,6 +4,8 @@ import sys
 import time
 from collections import defaultdict
 
+import click
+
 from tools.errors import exit_on_error
 from tools.ib.lab import state
 from tools.ib.lab.console import Console
@@ -11,6 +13,9 @@ from tools.ib.lab.state import State
 from tools.ib.topology import port_of
 
 TICK_S = 0.25
+BEGUN = "begun"
+"""What it says first."""
+
 MOST = {"SymbolErrorCounter": 0xFFFF, "PortXmitWait": 0xFFFFFFFF}
 """Where the counters of 16 and 32 bits stay (IBTA volume 1, 16.1.3.5)."""
 
@@ -18,6 +23,7 @@ MOST = {"SymbolErrorCounter": 0xFFFF, "PortXmitWait": 0xFFFFFFFF}
 def run(name: str) -> None:
     """Grow what is to grow. Counters begin at 0, and go on where they were when they grow once more."""
     console = Console(name, state.run_dir(name))
+    click.echo(BEGUN)
     counted: defaultdict[tuple[str, str], float] = defaultdict(float)
     before_s = time.monotonic()
     while (known := state.load(name)) is not None:

@@ -365,7 +365,7 @@ def test_a_tree_names_its_root_its_kind_and_who_waits() -> None:
     draw = np.random.default_rng(4)
     subnet, traffic, watched = fat_tree(SHAPES[0]), Traffic(draw), Watched()
     fault = slow_receiver(subnet, draw)
-    for _ in range(2):
+    for _ in range(POLLS):
         watched.poll(subnet, healthy(subnet, traffic, fault))
     (finding,) = watched.findings.current.values()
     said = "; ".join(finding.evidence)

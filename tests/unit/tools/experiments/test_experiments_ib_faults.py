@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tools.experiments.ib_faults.model import KINDS, Fault, Kind, draw, judge, summarise
+from tools.experiments.ib_faults.model import KINDS, judge, summarise
+from tools.ib.faults import Fault, Kind, draw
 from tools.ib.lab import links
 from tools.ib.topology import Clos
 
