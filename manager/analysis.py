@@ -42,6 +42,9 @@ class Analysis:
         self, bus: Bus, state: FleetState, duties: Duties, *, direct: Callable[[Iterable[Desired]], None]
     ) -> None:
         self._bus, self._state, self._duties, self._direct = bus, state, duties, direct
+        state.migrations.attempts.send = lambda host, order: bus.publish(
+            down(bus.pod, host, "migrate"), order
+        )
 
     def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         """What is to be run, each for ever."""
@@ -67,9 +70,16 @@ class Analysis:
             now_s, started_s = time.monotonic(), time.thread_time()
             with self._duties.of("watch links"):
                 self._state.watch_links(now_s)
+            with self._duties.of("migrate"):
+                self._migrate(time.monotonic())
             for order in self._state.echo_orders(now_s):
                 self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.thread_time() - started_s) / LINKS_SHARE))
+
+    def _migrate(self, now_s: float) -> None:
+        """Have connections over InfiniBand take other paths where they should; a manager that waits has none do so."""
+        if self._state.leads:
+            self._state.migrations.step(now_s)
 
     async def _discover(self) -> None:
         discovery = self._state.discovery

@@ -300,12 +300,12 @@ class Manager:
             self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
             self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
             self._hear_timed("steer", SteerReport, self.state.hear_steering)
-            self._hear("verbs", VerbsReport, traffic.hear_verbs)
+            self._hear_timed("verbs", VerbsReport, traffic.hear_verbs)
             self._hear_timed("tcp", TcpReport, traffic.hear_tcp)
             self._hear_timed("collective", CollectiveReport, self.state.hear_collectives)
             self._hear("audit", AuditReport, self.audits.hear)
             self._hear("audit-flows", FlowReport, self.audits.hear_flows)
-            for ib in self.state.subnets.hears():
+            for ib in (*self.state.subnets.hears(), *self.state.migrations.hears()):
                 self._hear_timed(*ib)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()

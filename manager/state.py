@@ -46,6 +46,8 @@ from manager.hosts.probed_before import ProbedBefore
 from manager.hosts.sanity import is_sane
 from manager.hosts.sequences import Sequences
 from manager.ib.faults.subnets import SubnetWatch
+from manager.ib.migration.migrations import IbMigrations
+from manager.ib.ports import Ports
 from manager.ib.spreading import IbSpreads
 from manager.ib.subnets import Subnets
 from manager.jobs.watch import JobWatch
@@ -95,7 +97,7 @@ class FleetState:
         self.clock = ClockService(identity, continued=continued)
         self.clock_events, self.timelines = ClockEvents(), OtherTimelines(self.members.elsewhere)
         self.owd, self.counters = OwdStore(), CounterTotals()
-        self.traffic = Traffic(self.members)
+        traffic = self.traffic = Traffic(self.members)
         self.jobs = JobWatch(self.traffic, self.members)
         self.collectives, self.subnets = CollectiveStore(), Subnets()
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
@@ -110,15 +112,15 @@ class FleetState:
         self.subnet_faults = SubnetWatch(self.watch.findings, self.note)
         links_now = LinksNow(self.watch, self.traffic, self.members)
         self.causes = CauseWatch(self.note, links_now, self.collectives)
+        settings = planner or PlannerSettings()
         self.planner = Planner(
-            self.members,
-            self.traffic.queue_pairs,
-            planner or PlannerSettings(),
-            self.note,
-            self.traffic.verbs,
-            connections=self.traffic.tcp,
+            self.members, traffic.queue_pairs, settings, self.note, traffic.verbs, connections=traffic.tcp
         )
-        self.ib_spreads = IbSpreads(self.members, self.subnets, self.traffic.verbs, self.note)
+        ports = Ports(self.members, self.subnets)
+        self.ib_spreads = IbSpreads(ports, traffic.verbs, self.note)
+        self.migrations = IbMigrations(
+            ports, traffic, self.faults, self.note, steering=self.steering, settings=settings
+        )
         self._probes, self._roce = probes, roce
         self._edge_maker = EdgeMaker(
             family=probes.family,
@@ -147,6 +149,7 @@ class FleetState:
         self._documents = Documents()
         self.planner.stand_by()
         self.ib_spreads.stand_by()
+        self.migrations.stand_by()
         self.timelines.stand_by()
 
     def lead(self, now_s: float, leader: Leader, *, timeline: str, others_led: bool) -> None:
@@ -162,6 +165,7 @@ class FleetState:
         self._knows_steering, self._taken_up, self.probed_before = False, {}, ProbedBefore()
         self._documents = Documents()
         self.planner.lead(now_s)
+        self.migrations.lead(now_s, leader.epoch)
         if timeline != self.clock.timeline or (others_led and self.clock.runs):
             self.clock = ClockService(Identity(timeline=timeline, starts=self.starts), continued=True)
             self.clock_events.begin_anew()

@@ -114,7 +114,7 @@ class Agent:
         ]
         self._ib = HostIb(config, self._bus.say, self._event)
         self._uprobes, self._tcp = HostUprobes(config), HostTcp(config, self._links)
-        self._verbs = HostVerbs(config, self._ud, self._uprobes)
+        self._verbs = HostVerbs(self._bus, config, self._ud, self._uprobes)
         self._collectives = HostCollectives(
             config, self._clock.now_ns, self._sync.line.offset_ns, self._uprobes.take_calls
         )

@@ -418,7 +418,12 @@ class FleetCollector:
         text = "Pairs of InfiniBand ports whose new connections were spread anew, or not."
         yield counters("cwdp_ib_spreads", text, "reason", by_lids.counters)
         text = "InfiniBand ports that nothing is planned for."
-        yield gauges("cwdp_ib_ports_without_spreads", text, "reason", by_lids.unusable)
+        yield gauges("cwdp_ib_ports_without_spreads", text, "reason", by_lids.ports.unusable)
+        migrations = self._sources.state.migrations
+        text = "Attempts to have connections over InfiniBand load or take another path, by outcome."
+        yield counters("cwdp_ib_migrations", text, "outcome", migrations.outcomes)
+        text = "Connections over InfiniBand that could migrate."
+        yield gauges("cwdp_ib_connections", text, "state", migrations.states)
 
     def _flaps(self) -> Iterator[Metric]:
         total = self._sources.state.watch.faults.flaps.total

@@ -193,6 +193,12 @@ def require_steerable(state: FleetState, override: SteerOverride) -> SteerOverri
         ConfigError: as `require_known`; no program has told of it where only programs can move it; or nothing can.
     """
     verbs = state.traffic.verbs.of((override.host, override.nic, override.dst, override.qpn))
+    if verbs is not None and verbs.actuator == "apm":
+        return _require_migratable(state, override)
+    if override.is_by_lid:
+        raise ConfigError(
+            f"{override.sport} is no source port of a path, but a LID", "give a port from 49152 to 65535"
+        )
     if verbs is None or verbs.actuator == "tc":
         require_known(state.members, override.host, override.nic)
         return override
@@ -201,10 +207,22 @@ def require_steerable(state: FleetState, override: SteerOverride) -> SteerOverri
             f"the device of {override.nic} of {override.host} cannot move a queue pair once it is connected",
             "it can be drained for that: set drain under [verbs] in its agent's configuration; see docs/verbs.md",
         )
-    if verbs.actuator == "apm":
-        raise ConfigError(
-            f"queue pairs of {override.nic} of {override.host} are over InfiniBand, where none is moved yet",
-            "they take their path when they are connected; see docs/verbs.md",
-        )
     require_acting(state.members, override.host)
+    return override
+
+
+def _require_migratable(state: FleetState, override: SteerOverride) -> SteerOverride:
+    """Let through a path of InfiniBand that a connection can migrate to."""
+    require_acting(state.members, override.host)
+    if override.backup_sport is not None or override.flow_label:
+        raise ConfigError(
+            "backups and flow labels are of source ports; this queue pair is over InfiniBand",
+            "leave --backup and --flow-label out: its alternate path is the manager's choice",
+        )
+    reason = state.migrations.why_not(override.key, override.sport)
+    if reason is not None:
+        raise ConfigError(
+            f"{override.dst} QPN {override.qpn} of {override.host} cannot take the path to LID {override.sport}: {reason}",
+            "see: cwdp path, and docs/verbs.md",
+        )
     return override

@@ -23,7 +23,7 @@ Elements = dict[str, dict[str, Json]]
 
 CHANGES = (
     *("steer_set", "steer_withdrawn", "slice_set", "slice_withdrawn"),
-    *("qp_moved", "qp_rerouted", "qp_backed_up", "qp_released"),
+    *("qp_moved", "qp_rerouted", "qp_backed_up", "qp_released", "qp_migrated", "qp_not_migrated"),
     *("host_invited", "host_joined", "host_revoked", "keys_rotating", "keys_rotated"),
     *("access_granted", "access_revoked"),
 )

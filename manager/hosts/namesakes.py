@@ -18,7 +18,7 @@ GONE_S = 3.5 * HELLO_INTERVAL_S
 REMIND_S = 600.0
 MOST_REFUSED = 16
 KINDS = (
-    "report", "qp", "steer", "sample", "burst", "window", "trace", "bounced", "event", "verbs", "tcp", "collective", "audit",
+    "report", "qp", "steer", "sample", "burst", "window", "trace", "bounced", "event", "verbs", "migrated", "tcp", "collective", "audit",
     "audit-flows", "ib-subnet", "ib-tables", "ib-growth",
 )  # fmt: skip
 """Of messages that bear a boot ID, as their subjects name them; hellos are counted by themselves."""

@@ -19,29 +19,34 @@ AVERAGED_S = 10.0
 
 _SENT = NAMES.index("sent_words")
 
+Way = tuple[int, ...] | None
+"""The directed links that a path crosses, there and back; None where it does not arrive."""
+
 
 class Paths:
     """Of one subnet, as it changes.
 
     Attributes:
         now: as it is.
+        name: the lowest GUID in it, when it was seen first.
         loads: of each directed link what it carries, averaged, as part of what it can carry; 0 where it is not known.
         turn: how far who looks at its pairs of ports has come.
     """
 
     def __init__(self, now: SubnetNow, now_s: float) -> None:
         self.now, self.turn = now, 0
+        self.name = int(now.subnet.guids[0])
         self.loads: list[float] = [0.0] * len(now.subnet.ports)
         self._average = np.zeros(len(now.subnet.ports))
         self._seen_s = self._since_s = now_s
         self._rows = _rows(now.subnet)
-        self._ways: dict[tuple[int, int], Ways] = {}
+        self._both: dict[tuple[int, int], list[Way]] = {}
 
     def see(self, now: SubnetNow, now_s: float) -> None:
         """The same subnet later."""
         before, self.now = self.now, now
         if now.subnet is not before.subnet:
-            self._since_s, self._ways, self._rows = now_s, {}, _rows(now.subnet)
+            self._since_s, self._both, self._rows = now_s, {}, _rows(now.subnet)
             if len(now.subnet.ports) != len(self._average):
                 self._average = np.zeros(len(now.subnet.ports))
         if now.growth is not None:
@@ -62,20 +67,24 @@ class Paths:
 
         A path that does not arrive, there or back, crosses nothing, as does one to which there is no other.
         """
-        found = self._ways.get((one, other))
+        both = self.both_ways(one, other)
+        common = set.intersection(*(set(way) for way in both if way)) if any(both) else set()
+        return [tuple(row for row in way or () if row not in common) for way in both]
+
+    def both_ways(self, one: int, other: int) -> list[Way]:
+        """All that each path crosses, there and back."""
+        found = self._both.get((one, other))
         if found is None:
-            found = self._ways[one, other] = _between(self.now, one, other)
+            found = self._both[one, other] = _both_ways(self.now, one, other)
         return found
 
 
-def _between(now: SubnetNow, one: int, other: int) -> Ways:
+def _both_ways(now: SubnetNow, one: int, other: int) -> list[Way]:
     pairs = zip(ways(now.routes, one, other), ways(now.routes, other, one), strict=False)
-    both = [
-        () if there.leaves is None or back.leaves is None else there.leaves + back.leaves
+    return [
+        None if there.leaves is None or back.leaves is None else there.leaves + back.leaves
         for there, back in pairs
     ]
-    common = set.intersection(*(set(way) for way in both if way)) if any(both) else set()
-    return [tuple(row for row in way if row not in common) for way in both]
 
 
 def _rows(subnet: Subnet) -> dict[int, int]:

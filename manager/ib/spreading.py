@@ -8,17 +8,15 @@ same step, seldom, and only while neither has connected anything of late; at onc
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from ipaddress import IPv6Address
 from itertools import combinations, islice
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from cwdp.shared.bus.messages import Desired, Spread
-from manager.hosts.members import Members
-from manager.ib.balance import End, spreads, why
+from manager.ib.balance import spreads, why
 from manager.ib.paths import Paths
+from manager.ib.ports import Port, Ports
 from manager.ib.quiet import Quiet
-from manager.ib.subnets import Subnets
 from manager.queue_pairs.verbs import VerbsStore
 
 LOOK_S = 1.0
@@ -46,9 +44,6 @@ REASONS = ("first", "routes", "loads", "gone", "full")
 """Why hosts are told something of a pair: for the first time, as LIDs or routes are others, as loads are; a port is gone; or why
 they are told nothing: one of them is told of so many already."""
 
-UNUSABLE = ("claimed_twice", "elsewhere", "lids_differ")
-"""Why nothing is planned for a port: two hosts tell of it, it is in no subnet that is read, or has other LIDs there."""
-
 _SHOWN = {
     "first": "for the first time",
     "routes": "for routes",
@@ -67,38 +62,25 @@ class Note(Protocol):
         """Of a host, or of the fleet."""
 
 
-class Port(NamedTuple):
-    """One whose programs take LIDs; `row` is its own in its subnet."""
-
-    host: str
-    is_up: bool
-    end: End
-    row: int = -1
-
-
 class IbSpreads:
     """Makes them.
 
     Args:
-        members: the hosts.
-        subnets: that are read.
+        ports: that there are.
         verbs: queue pairs of programs.
         note: is told of changes.
 
     Attributes:
         counters: pairs of ports by why their hosts were told something, or nothing (`REASONS`).
-        unusable: ports by why nothing is planned for them now (`UNUSABLE`).
         told: what each host is to be told.
     """
 
-    def __init__(self, members: Members, subnets: Subnets, verbs: VerbsStore, note: Note) -> None:
+    def __init__(self, ports: Ports, verbs: VerbsStore, note: Note) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self.unusable: Counter[str] = Counter(dict.fromkeys(UNUSABLE, 0))
         self.told: Mapping[str, list[Spread]] = {}
         self._ends: dict[str, _Key] = {}
-        self._members, self._subnets, self._verbs, self._note = members, subnets, verbs, note
+        self.ports, self._verbs, self._note = ports, verbs, note
         self._spreads: dict[str, dict[_Key, Spread]] = {}
-        self._paths: dict[int, Paths] = {}
         self._missing_s: dict[_Key, float] = {}
         self._loads_s: dict[frozenset[str], float] = {}
         self._quiet = Quiet()
@@ -130,11 +112,12 @@ class IbSpreads:
         if now_s - self._looked_s < LOOK_S:
             return False
         self._looked_s = now_s
-        ports = self._ports()
+        self.ports.look(now_s)
+        ports = self.ports.by_addr
         self._ends = {addr: (port.host, port.end.nic) for addr, port in ports.items()}
         self._quiet.see({port.host for port in ports.values()}, self._verbs, now_s)
         done = Counter(gone=self._let_go(ports, now_s))
-        for paths, placed in self._settled(ports, now_s):
+        for paths, placed in self._settled(now_s):
             done.update(self._balance(paths, placed, now_s))
         self.counters.update(done)
         told = [f"{done[reason]} {shown}" for reason, shown in _SHOWN.items() if done[reason]]
@@ -149,19 +132,6 @@ class IbSpreads:
 
     def _tell(self) -> None:
         self.told = {host: list(those.values()) for host, those in self._spreads.items()}
-
-    def _ports(self) -> dict[str, Port]:
-        """All that hosts tell of, by address; none that two do."""
-        found: dict[str, Port] = {}
-        twice: set[str] = set()
-        for name, host in self._members.hosts.items():
-            for one in [] if host.hello.observe_only else host.hello.ib_ports:
-                addr = _address(one.gid)
-                if addr in found:
-                    twice.add(addr)
-                found[addr] = Port(name, host.state == "up", End(one.nic, addr, one.lids))
-        self.unusable = Counter(dict.fromkeys(UNUSABLE, 0) | {"claimed_twice": len(twice)})
-        return {addr: port for addr, port in found.items() if addr not in twice}
 
     def _let_go(self, ports: Mapping[str, Port], now_s: float) -> int:
         """Of what was told of ports that are gone; how many pairs that was."""
@@ -181,28 +151,12 @@ class IbSpreads:
             self._loads_s = {pair: at_s for pair, at_s in self._loads_s.items() if pair <= ports.keys()}
         return -(-gone // 2)
 
-    def _settled(self, ports: Mapping[str, Port], now_s: float) -> Iterator[tuple[Paths, list[Port]]]:
+    def _settled(self, now_s: float) -> Iterator[tuple[Paths, list[Port]]]:
         """Subnets to plan for, with the ports that are in them."""
-        left = dict(ports)
-        self._paths, before = {}, self._paths
-        for now in self._subnets.now:
-            name = int(now.subnet.guids[0])
-            paths = self._paths[name] = before.get(name) or Paths(now, now_s)
-            paths.see(now, now_s)
-            placed = []
-            for addr, port in list(left.items()):
-                row = paths.row(_guid(addr))
-                if row is None:
-                    continue
-                del left[addr]
-                there = now.subnet.ports[row]
-                if (int(there["lid"]), int(there["lmc"])) == (port.end.lids.lid, port.end.lids.lmc):
-                    placed.append(port._replace(row=row))
-                else:
-                    self.unusable["lids_differ"] += 1
-            if now.is_fresh and paths.settled_s(now_s) >= SETTLED_S:
+        for name, placed in self.ports.placed.items():
+            paths = self.ports.paths[name]
+            if paths.now.is_fresh and paths.settled_s(now_s) >= SETTLED_S:
                 yield paths, placed
-        self.unusable["elsewhere"] += len(left)
 
     def _balance(self, paths: Paths, placed: list[Port], now_s: float) -> Iterator[str]:
         """Change what is told of pairs of one subnet, of some in each turn; why for each."""
@@ -253,13 +207,3 @@ class IbSpreads:
         mine[ends[0][1]], theirs[ends[1][1]] = fresh
         self._loads_s[pair] = now_s
         return "routes" if reason == "dead" else reason
-
-
-@lru_cache(maxsize=1 << 16)
-def _address(gid: str) -> str:
-    return str(IPv6Address(gid))
-
-
-@lru_cache(maxsize=1 << 16)
-def _guid(addr: str) -> int:
-    return int(IPv6Address(addr)) & (1 << 64) - 1

@@ -12,18 +12,22 @@ from cwdp.shared.bus.messages import SteerQp
 from manager.overrides.store import OverrideTable
 
 SourcePort = Annotated[int, Meta(ge=49152, le=65535)]
+LID_MAX = 0xBFFF
+PathOf = Annotated[int, Meta(ge=1, le=65535)]
+"""A source port or, up to LID_MAX, a LID of the far port: no source port that paths are chosen by is as low."""
+
 Qpn = Annotated[int, Meta(ge=0, le=0xFFFFFF)]
 Key = tuple[str, str, str, int]
 
 
 class SteerOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where one queue pair's packets are to go; see `cwdp.shared.bus.messages.SteerQp`."""
+    """Where one queue pair's packets are to go; see `cwdp.shared.bus.messages.SteerQp`. Over InfiniBand `sport` is a LID of the far port."""
 
     host: str
     nic: str
     dst: str
     qpn: Qpn
-    sport: SourcePort
+    sport: PathOf
     backup_sport: SourcePort | None = None
     flow_label: bool = False
 
@@ -32,7 +36,14 @@ class SteerOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """What there is one override for at most."""
         return self.host, self.nic, self.dst, self.qpn
 
+    @property
+    def is_by_lid(self) -> bool:
+        """Whether it is of a queue pair over InfiniBand: that is ordered to migrate, not told in its host's document."""
+        return self.sport <= LID_MAX
+
     def __str__(self) -> str:
+        if self.is_by_lid:
+            return f"{self.dst} QPN {self.qpn} takes the path to LID {self.sport}"
         backed = "" if self.backup_sport is None else f", backed up by {self.backup_sport}"
         return f"{self.dst} QPN {self.qpn} leaves from {self.sport}{backed}"
 
@@ -87,5 +98,7 @@ class SteerTable(OverrideTable[SteerOverride]):
         """What each host is to be told."""
         by_host: dict[str, list[SteerQp]] = {}
         for override in self.all():
+            if override.is_by_lid:
+                continue
             by_host.setdefault(override.host, []).append(override.message())
         return by_host

@@ -80,6 +80,10 @@ class OverrideTable(Generic[_Override]):
         """Those of a host, or of all, in order."""
         return [self._overrides[key] for key in sorted(self._overrides) if host in ("", key[0])]
 
+    def of(self, key: tuple[Any, ...]) -> _Override | None:
+        """The one with a key; None where there is none."""
+        return self._overrides.get(key)
+
     def dump(self) -> bytes:
         """Every override, for `load`."""
         return msgspec.json.encode(list(self._overrides.values()))

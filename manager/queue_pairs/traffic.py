@@ -64,11 +64,11 @@ class Traffic:
         for part, one in told:
             self.queue_pairs.tables[one.nic].paced_bps = _paced(part)
 
-    def hear_verbs(self, report: VerbsReport) -> None:
+    def hear_verbs(self, report: VerbsReport, now_s: float) -> None:
         """Programs of a host have told of queue pairs."""
         known = self._members.hosts.get(report.host)
         if known is not None:
-            self.verbs.hear(report, _links(known.hello))
+            self.verbs.hear(report, _links(known.hello), now_s)
 
     def hear_tcp(self, report: TcpReport, now_s: float) -> None:
         """A host tells of TCP connections."""

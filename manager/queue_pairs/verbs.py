@@ -9,7 +9,7 @@ import numpy as np
 from cwdp.shared.bus.messages import ACTUATORS, Actuator
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import VERBS_BY_TABLE, VERBS_REFUSED, VERBS_ROW, packed_address, shown_address
-from cwdp.shared.verbs import VerbsReport
+from cwdp.shared.verbs import NicVerbs, VerbsReport
 
 MOST_ROWS = 65_536
 MOST_NAME = 64
@@ -34,6 +34,8 @@ class VerbsQp:
         program, cgroup, job: of the process; empty where not known.
         by_table: whether its port is of cwdp's choice from the beginning.
         refused: whether its last move came to nothing.
+        sport: its source port, over InfiniBand the DLID; 0 where its device has chosen it.
+        alternate: the DLID of the alternate path that it has loaded by order; 0 for none.
     """
 
     actuator: Actuator
@@ -44,6 +46,8 @@ class VerbsQp:
     job: str
     by_table: bool
     refused: bool
+    sport: int = 0
+    alternate: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class HostVerbs:
 
     @cached_property
     def create_only(self) -> frozenset[Name]:
-        """Those that nothing moves; agents do not order migrations over InfiniBand yet."""
+        """Those that the planner cannot move: over InfiniBand `manager.ib.migration` does."""
         return self._named("create_only") | self._named("apm")
 
     @cached_property
@@ -87,17 +91,24 @@ class VerbsStore:
     Attributes:
         changes: grows when they are others.
         not_sane: reports that could not be taken.
+        clocks: of each host that takes orders to migrate its CLOCK_MONOTONIC in its latest report, ns, and when that was heard,
+            seconds of the manager's monotonic clock.
     """
 
     def __init__(self) -> None:
         self.not_sane = self.changes = 0
+        self.clocks: dict[str, tuple[int, float]] = {}
         self._hosts: dict[str, HostVerbs] = {}
         self._begun: dict[str, dict[int, VerbsReport]] = {}
         self._latest: dict[str, list[VerbsReport]] = {}
         self._jobs: tuple[int, dict[Name, str]] = (0, {})
 
-    def hear(self, report: VerbsReport, nics: Collection[str]) -> None:
+    def hear(self, report: VerbsReport, nics: Collection[str], now_s: float) -> None:
         """A host tells of its queue pairs, of which `nics` are its NICs; they count once all parts are there."""
+        if report.monotonic_ns:
+            self.clocks[report.host] = report.monotonic_ns, now_s
+        else:
+            self.clocks.pop(report.host, None)
         begun = self._begun.setdefault(report.host, {})
         if any(part.number != report.number or part.parts != report.parts for part in begun.values()):
             begun.clear()
@@ -166,7 +177,7 @@ class VerbsStore:
 
     def keep_only(self, hosts: Collection[str]) -> None:
         """Let go of what others have said."""
-        for memory in (self._hosts, self._begun, self._latest):
+        for memory in (self._hosts, self._begun, self._latest, self.clocks):
             for host in memory.keys() - set(hosts):
                 del memory[host]
                 self.changes += 1
@@ -192,8 +203,9 @@ class VerbsStore:
             rows = rows_of(told.rows, VERBS_ROW)[:left]
             left -= len(rows)
             those = found.setdefault((host, told.nic), {})
-            for row in rows[rows["actuator"] < len(ACTUATORS)]:
-                those[row["addr"].tobytes(), int(row["qpn"])] = _read(row, programs)
+            for row, alternate in zip(rows, _alternates(told, len(rows)), strict=True):
+                if row["actuator"] < len(ACTUATORS):
+                    those[row["addr"].tobytes(), int(row["qpn"])] = _read(row, programs, alternate)
         return found
 
 
@@ -202,7 +214,15 @@ def _shown(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
-def _read(row: np.void, programs: dict[int, tuple[str, str, str]]) -> VerbsQp:
+def _alternates(told: NicVerbs, count: int) -> list[int]:
+    """Of the first so many rows."""
+    if len(told.alternates) < 2 * count:
+        return [0] * count
+    alternates: list[int] = np.frombuffer(told.alternates, "<u2", count).tolist()
+    return alternates
+
+
+def _read(row: np.void, programs: dict[int, tuple[str, str, str]], alternate: int) -> VerbsQp:
     pid, flags = int(row["pid"]), int(row["flags"])
     program, cgroup, job = programs.get(pid, ("", "", ""))
     return VerbsQp(
@@ -214,4 +234,6 @@ def _read(row: np.void, programs: dict[int, tuple[str, str, str]]) -> VerbsQp:
         job=job,
         by_table=bool(flags & VERBS_BY_TABLE),
         refused=bool(flags & VERBS_REFUSED),
+        sport=int(row["sport"]),
+        alternate=alternate,
     )

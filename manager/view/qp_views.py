@@ -123,6 +123,8 @@ class Rows:
             "owd": None if delay is None else asdict(delay),
             "bursts": None if bursts is None else asdict(bursts),
             "actuator": verbs.actuator if verbs else "tc" if is_sent else None,
+            "refused": verbs is not None and verbs.refused,
+            "alternate": verbs.alternate or None if verbs else None,
             "process": None if verbs is None else _process(verbs),
         }
 

@@ -21,6 +21,7 @@ from cwdp.shared.bus.messages import ClockUpdate, Desired, ProbeEdge
 from cwdp.shared.bus.subjects import down
 from cwdp.shared.identity.credential import Credential
 from cwdp.shared.tcp import SteerTcp
+from cwdp.shared.verbs import MigrationOrder
 
 CONNECTION = SteerTcp(
     nic="nic0",
@@ -164,6 +165,21 @@ def address(text: str, index: int = 2, *, new: bool = True, scope: int = 0, flag
     return Message(event=event, index=index, scope=scope, flags=flags & 0xFF, attrs=attributes)
 
 
+class NoteOrders:
+    """A bus by which a leader orders migrations; keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Any]] = []
+
+    def hear(self, kind: str, _of: type, handler: Callable[[MigrationOrder], None]) -> None:
+        assert kind == "migrate"
+        self.order = handler
+
+    def say(self, kind: str, message: Any) -> bool:
+        self.said.append((kind, message))
+        return True
+
+
 class NoteBus:
     """Keeps what is published, and the handlers."""
 
@@ -180,7 +196,9 @@ class NoteBus:
         self.take_desired = handler
 
     def subscribe(self, subject: str, kind: type, handler: Callable[[ClockUpdate], None]) -> None:
-        assert subject in [down(POD, "a", said) for said in ("clock", "bounce", "audit", "audit-flows")]
+        assert subject in [
+            down(POD, "a", said) for said in ("clock", "bounce", "migrate", "audit", "audit-flows")
+        ]
         if kind is ClockUpdate:
             self.take_clock = handler
 

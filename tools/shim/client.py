@@ -39,14 +39,20 @@ WAIT_S = 10.0
 
 @dataclass(frozen=True)
 class Order:
-    """A MOVE."""
+    """A MOVE; `sport` is a DLID in a step of a migration, `lmc` of its port."""
 
     device: str
     qpn: int
     number: int
     deadline_ns: int
     sport: int
-    with_sqd: bool
+    how: How
+    lmc: int
+
+    @property
+    def with_sqd(self) -> bool:
+        """Whether it may be drained."""
+        return self.how == How.MAY_DRAIN
 
 
 class FakeShim:
@@ -138,10 +144,10 @@ class FakeShim:
                     self.tables.append(mapped[:])
                 os.close(fd)
             if len(data) == MOVE.size:
-                _, kind, device, qpn, _, number, deadline_ns, sport, _, how = MOVE.unpack(data)
+                _, kind, device, qpn, _, number, deadline_ns, sport, lmc, how = MOVE.unpack(data)
                 assert kind == Kind.MOVE
                 name = device.rstrip(b"\0").decode()
-                self.orders.append(Order(name, qpn, number, deadline_ns, sport, how == How.MAY_DRAIN))
+                self.orders.append(Order(name, qpn, number, deadline_ns, sport, How(how), lmc))
 
     def take_orders(self) -> list[Order]:
         """Orders that have come since the last call."""

@@ -11,12 +11,15 @@ import msgspec
 from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs import clients, moves, queuepairs
 from cwdp.agent.verbs.clients import Client, Clients
+from cwdp.agent.verbs.migration import steps
+from cwdp.agent.verbs.migration.steps import Steps
 from cwdp.agent.verbs.moves import Moves
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsWord
 from cwdp.agent.verbs.queuepairs import Pair, QueuePairs
 from cwdp.agent.verbs.routes import is_sane, table
 from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import Message, Moved, QpPath, QpState, Sent
+from cwdp.shared.verbs import MigrationOrder
 
 COUNTERS = (
     "tables",
@@ -36,7 +39,7 @@ TABLE_CALM_NS, TABLE_LATE_NS = 100_000_000, 500_000_000
 failure takes are found one after the other, and orders to move come first."""
 
 SAID_AT_ONCE, SENT_AT_ONCE, MOST_PATH_CHANGES = 2_048, 8_192, 1_024
-PATHS_BYTES = 1 << 18
+URGENT_BYTES = 1 << 20
 SILENT_NS = 10_000_000_000
 """What was said to be down is forgotten where nobody has said so again for so long."""
 
@@ -46,17 +49,20 @@ class VerbsHost:
 
     Args:
         listener: a unix socket that listens for them; it stays the caller's.
-        paths: a datagram socket by which `DownPaths` come, as JSON; it stays the caller's.
+        urgent: a datagram socket by which `DownPaths` and `MigrationOrder`s come, as JSON; it stays the caller's.
     """
 
-    def __init__(self, listener: socket.socket, paths: socket.socket) -> None:
-        names = (*COUNTERS, *clients.COUNTERS, *queuepairs.COUNTERS, *moves.COUNTERS, *moves.TIMES)
+    def __init__(self, listener: socket.socket, urgent: socket.socket) -> None:
+        names = (
+            *COUNTERS, *clients.COUNTERS, *queuepairs.COUNTERS, *moves.COUNTERS, *moves.TIMES, *steps.COUNTERS,
+        )  # fmt: skip
         self.counters: Counter[str] = Counter(dict.fromkeys(names, 0))
         self._queue_pairs = QueuePairs(self.counters)
         self._moves = Moves(self._queue_pairs, self.counters)
+        self._migrations = Steps(self._queue_pairs, self.counters)
         self._clients = Clients(listener, self, self.counters)
-        self._paths = paths
-        paths.setblocking(False)
+        self._urgent = urgent
+        urgent.setblocking(False)
         self._order = VerbsOrder()
         self._heard_down_ns: dict[str, int] = {}
         self._path_changes: list[VerbsPathChange] = []
@@ -83,11 +89,11 @@ class VerbsHost:
 
     def filenos(self) -> tuple[int, int]:
         """Readable when there is something to do."""
-        return self._clients.fileno(), self._paths.fileno()
+        return self._clients.fileno(), self._urgent.fileno()
 
     def step(self) -> bool:
         """Do what there is to do: what concerns failures first. Whether there may be more at once."""
-        self._hear_paths()
+        self._hear_urgent()
         more = self._clients.turn(time.monotonic_ns())
         now_ns = time.monotonic_ns()
         if now_ns - self._tidied_ns >= TIDY_NS:
@@ -97,6 +103,7 @@ class VerbsHost:
         if now_ns - self._retried_ns >= RETRY_NS:
             self._retried_ns = now_ns
             self._moves.tidy(self._clients, now_ns)
+            self._migrations.tidy(self._clients, now_ns)
         if self._table_due_ns is not None and now_ns >= self._table_due_ns:
             self._renew_table()
         return more
@@ -105,19 +112,33 @@ class VerbsHost:
         """Whether queue pairs or paths have changed."""
         return self._queue_pairs.has_changes() or bool(self._path_changes)
 
+    def has_answers(self) -> bool:
+        """Whether there is something that a leader waits for."""
+        return self._migrations.has_answers()
+
     def word(self) -> VerbsWord:
         """What there is to be said."""
         anew, changed, gone = self._queue_pairs.take_changes(SAID_AT_ONCE)
         counters = {f"verbs_{name}": n for name, n in self.counters.items()}
         paths, self._path_changes = self._path_changes, []
-        sent = self._queue_pairs.take_sent(SENT_AT_ONCE)
-        return VerbsWord(anew=anew, changed=changed, gone=gone, paths=paths, sent=sent, counters=counters)
+        return VerbsWord(
+            anew=anew,
+            changed=changed,
+            gone=gone,
+            paths=paths,
+            sent=self._queue_pairs.take_sent(SENT_AT_ONCE),
+            migrated=self._migrations.take_answers(),
+            counters=counters,
+        )
 
     def hear(self, client: Client, message: Message) -> bool:
         """A program says something; whether it was asked to."""
         if isinstance(message, Moved):
             qp = self._queue_pairs.of(client, (message.device, message.qpn))
-            return qp is not None and self._moves.hear_moved(qp, message)
+            if qp is None:
+                return False
+            asked = self._migrations.hear if qp.by_lid else self._moves.hear_moved
+            return asked(qp, message)
         qp = None
         if isinstance(message, QpPath):
             qp = self._queue_pairs.hear_path(client, message)
@@ -139,15 +160,17 @@ class VerbsHost:
         if self._table_fd >= 0:
             os.close(self._table_fd)
 
-    def _hear_paths(self) -> None:
+    def _hear_urgent(self) -> None:
         while True:
             try:
-                data = self._paths.recv(PATHS_BYTES)
-                told = msgspec.json.decode(data, type=DownPaths)
+                told = read_urgent(self._urgent.recv(URGENT_BYTES))
             except BlockingIOError:
                 return
             except msgspec.MsgspecError:
                 self.counters["told_garbage"] += 1
+                continue
+            if isinstance(told, MigrationOrder):
+                self._migrations.order(told, self._clients, time.monotonic_ns())
                 continue
             self._heard_down_ns[told.nic] = time.monotonic_ns()
             self._take_down(told)
@@ -211,6 +234,18 @@ class VerbsHost:
         if self._table_fd >= 0:
             os.close(self._table_fd)
         self._table, self._table_fd = fresh, fd
+
+
+def read_urgent(data: bytes) -> DownPaths | MigrationOrder:
+    """What those that watch paths, or the agent, have said.
+
+    Raises:
+        msgspec.MsgspecError: it is neither.
+    """
+    try:
+        return msgspec.json.decode(data, type=DownPaths)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(data, type=MigrationOrder)
 
 
 _CONTENT = shimwire.TABLE.fields["sources"][1] if shimwire.TABLE.fields else 0

@@ -1,5 +1,6 @@
 """Queue pairs of programs, as the verbs shim tells of them where it is configured, and as uprobes have seen them."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -7,6 +8,7 @@ from typing import Any, Protocol
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.ud.orders import UdWatched, WatchPace
 from cwdp.agent.verbs.keeper import VerbsKeeper
+from cwdp.agent.verbs.migration.orders import MigrationOrders
 from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp
 from cwdp.agent.verbs.reports import verbs_reports
 from cwdp.agent.verbs.shares import SentShares
@@ -16,6 +18,7 @@ from cwdp.shared.addresses import IbPort
 from cwdp.shared.bus.messages import (
     Desired,
     Event,
+    FromAgent,
     NicQueuePairs,
     PathChange,
     ProbeEdge,
@@ -24,7 +27,7 @@ from cwdp.shared.bus.messages import (
     SteerQp,
     host_of,
 )
-from cwdp.shared.verbs import VerbsReport
+from cwdp.shared.verbs import MigrationOrder, VerbsReport
 
 MOST_SPORTS = 16
 NS_PER_MS = 1_000_000
@@ -62,16 +65,27 @@ class Seeing(Protocol):
         """Those that were seen to be connected."""
 
 
+class Talking(Protocol):
+    """See `cwdp.agent.hostbus.HostBus`."""
+
+    def hear(self, kind: str, of: type[MigrationOrder], handler: Callable[[MigrationOrder], None]) -> None:
+        """Call `handler` for each message of a kind to this host."""
+
+    def say(self, kind: str, message: FromAgent) -> bool:
+        """Publish a message; False when it was dropped."""
+
+
 class HostVerbs:
     """Queue pairs of programs that have loaded the shim, and those that uprobes have seen.
 
     Args:
+        bus: by which leaders order migrations.
         config: the agent's. Queue pairs of NICs with a dataplane are moved by that; those of others by the programs.
         ud: the others; their processes watch the paths.
         uprobes: what they have seen.
     """
 
-    def __init__(self, config: AgentConfig, ud: Sequence[WatchingNic], uprobes: Seeing) -> None:
+    def __init__(self, bus: Talking, config: AgentConfig, ud: Sequence[WatchingNic], uprobes: Seeing) -> None:
         self._ud, self._uprobes = ud, uprobes
         self._host, self._observe_only = config.host, config.observe_only
         self._by_tc = frozenset(config.xdp_nics)
@@ -82,6 +96,10 @@ class HostVerbs:
             for nic in ud:
                 nic.keeper.tell_by(self.keeper.watcher.fileno())
             uprobes.on_change = self.keeper.look_soon
+        self._migrations = MigrationOrders(
+            config.host, self.keeper, bus.say, observe_only=config.observe_only
+        )
+        bus.hear("migrate", MigrationOrder, self._migrations.order)
         self._shares = SentShares()
         self._steer: dict[tuple[str, str, int], SteerQp] = {}
         self._watched: dict[str, list[UdWatched]] = {}
@@ -104,7 +122,11 @@ class HostVerbs:
     @property
     def counters(self) -> Counter[str]:
         """Totals by name."""
-        return Counter() if self.keeper is None else self.keeper.counters
+        if self.keeper is None:
+            return Counter()
+        total = self.keeper.counters
+        total.update(self._migrations.counters)
+        return total
 
     def watch_paths(self) -> None:
         """Have the paths watched that queue pairs of NICs without a dataplane take or could take, as they are now."""
@@ -123,6 +145,7 @@ class HostVerbs:
 
     def want(self, desired: Desired) -> None:
         """Have queue pairs as the manager wants them; nothing of it where the agent only observes."""
+        self._migrations.epoch = desired.epoch
         if self.keeper is None:
             return
         roce = desired.roce or RoceSettings()
@@ -188,7 +211,14 @@ class HostVerbs:
             return
         self._has_told, self._reported = bool(queue_pairs), self._reported + 1
         drains = self.keeper is not None and self.keeper.drains
-        yield from verbs_reports(self._host, self._reported, queue_pairs, by_tc=self._by_tc, drains=drains)
+        yield from verbs_reports(
+            self._host,
+            self._reported,
+            queue_pairs,
+            by_tc=self._by_tc,
+            drains=drains,
+            monotonic_ns=time.monotonic_ns(),
+        )
 
     def steered(self) -> list[SteerQp]:
         """What the manager wanted and is done: the queue pair is there, and did not refuse."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.sources import BoundCounts, lid_sources, sources
 from cwdp.shared.addresses import IbPort, PortLids
 from cwdp.shared.bus.messages import Spread, SteerQp
+from cwdp.shared.verbs import MigrationAnswer, MigrationOrder
 
 LOOK_S = 5.0
 PATHS_BYTES = 1 << 20
@@ -42,6 +43,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
     Attributes:
         changes: grows when queue pairs change.
         watcher: by which those that watch paths tell of them (`DownPaths`); a descriptor that processes inherit.
+        on_migrated: is told what came of steps of migrations.
     """
 
     def __init__(self, config: VerbsConfig, nics: Collection[str], moved: Collection[str]) -> None:
@@ -62,6 +64,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
         self._sent: dict[int, int] = {}
         self._path_changes: list[VerbsPathChange] = []
         self.changes = 0
+        self.on_migrated: Callable[[list[MigrationAnswer]], None] = lambda _answers: None
         self._owners = Owners()
         self._bound = BoundCounts()
         self._own: Counter[str] = Counter(verbs_unusable=0)
@@ -124,6 +127,16 @@ class VerbsKeeper(Helper[VerbsOrder]):
             with contextlib.suppress(BlockingIOError):
                 self.watcher.send(msgspec.json.encode(DownPaths(nic, list(paths))))
 
+    def migrate(self, order: MigrationOrder) -> bool:
+        """Have queue pairs take steps of migrations; False where the process is not there, or has too much to do."""
+        if not self.is_running:
+            return False
+        try:
+            self.watcher.send(msgspec.json.encode(order))
+        except OSError:
+            return False
+        return True
+
     async def run(self) -> None:
         """Keep it running until cancelled, once programs can connect; once only."""
         try:
@@ -157,6 +170,8 @@ class VerbsKeeper(Helper[VerbsOrder]):
             self._queue_pairs.pop(number, None)
             self._sent.pop(number, None)
         self._path_changes += word.paths
+        if word.migrated:
+            self.on_migrated(word.migrated)
         return {name: total for name, total in word.counters.items() if name not in STATES}
 
     async def _live(self) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from cwdp.shared.bus.messages import Actuator, Spread, SteerQp
+from cwdp.shared.verbs import MigrationAnswer
 
 
 class VerbsSource(Struct, frozen=True):
@@ -51,6 +52,7 @@ class VerbsQp(NamedTuple):
         refused: why it was not moved the last time, an errno; 0 where nothing is amiss.
         told_job: a variable of its program's environment that names its job, NAME=VALUE, as the program says; "" for none.
         is_seen: by uprobes; its program has no shim that would move it.
+        alternate: the DLID of the alternate path that it was ordered to load; 0 for none.
     """
 
     number: int
@@ -67,6 +69,7 @@ class VerbsQp(NamedTuple):
     refused: int
     told_job: str = ""
     is_seen: bool = False
+    alternate: int = 0
 
 
 class VerbsPathChange(NamedTuple):
@@ -87,6 +90,7 @@ class VerbsWord(Struct, frozen=True, kw_only=True):
         changed, gone: queue pairs that have changed, and the numbers of those that are gone.
         paths: that are down since the last word, or not any more.
         sent: bytes that queue pairs have been given to send, by their numbers; those whose have grown.
+        migrated: what came of steps of migrations.
         counters: totals by name.
     """
 
@@ -95,4 +99,5 @@ class VerbsWord(Struct, frozen=True, kw_only=True):
     gone: list[int] = []
     paths: list[VerbsPathChange] = []
     sent: dict[int, int] = {}
+    migrated: list[MigrationAnswer] = []
     counters: dict[str, int] = {}

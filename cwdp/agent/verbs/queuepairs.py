@@ -41,10 +41,11 @@ class Qp:
         rests_until_ns: when it may be ordered again, after one that came to nothing.
         refused: the errno of that.
         count_place: names its count among those of its program.
+        alternate: the DLID that it has loaded by order; 0 for none.
     """
 
     __slots__ = (
-        "actuator", "by_lid", "by_table", "client", "count_place", "dest_qpn", "dst", "dst_addr", "gid_index", "is_told", "name", "nic",
+        "actuator", "alternate", "by_lid", "by_table", "client", "count_place", "dest_qpn", "dst", "dst_addr", "gid_index", "is_told", "name", "nic",
         "number", "order", "ordered_ns", "ordered_sport", "port", "refused", "rests_until_ns", "sport", "state",
     )  # fmt: skip
 
@@ -58,6 +59,7 @@ class Qp:
         self.order = self.ordered_sport = self.ordered_ns = self.rests_until_ns = self.refused = 0
         self.is_told = False
         self.count_place = UNCOUNTED
+        self.alternate = 0
 
     @property
     def pair(self) -> Pair:
@@ -78,7 +80,7 @@ class Qp:
         """For the agent."""
         return VerbsQp(
             self.number, self.client.pid, *self.name, self.state, self.nic, self.dst_addr, self.dest_qpn,
-            self.sport, self.by_table, self.actuator, self.refused, self.client.hello.job,
+            self.sport, self.by_table, self.actuator, self.refused, self.client.hello.job, alternate=self.alternate,
         )  # fmt: skip
 
 
@@ -146,7 +148,7 @@ class QueuePairs:
             return None
         qp.state, qp.port, qp.gid_index, qp.dest_qpn = told.state, told.port, told.gid_index, told.dest_qpn
         qp.dst, qp.sport, qp.by_lid = told.dst, told.path, bool(told.lid)
-        qp.by_table, qp.actuator = bool(told.by_table), ACTUATORS[told.actuator]
+        qp.by_table, qp.actuator, qp.alternate = bool(told.by_table), ACTUATORS[told.actuator], 0
         self._count_by(qp, told.count_place)
         self._place(qp)
         return qp

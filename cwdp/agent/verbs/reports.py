@@ -24,7 +24,13 @@ MOST_PROGRAMS = 1_024
 
 
 def verbs_reports(
-    host: str, number: int, queue_pairs: Iterable[VerbsQp], *, by_tc: Collection[str], drains: bool
+    host: str,
+    number: int,
+    queue_pairs: Iterable[VerbsQp],
+    *,
+    by_tc: Collection[str],
+    drains: bool,
+    monotonic_ns: int,
 ) -> Iterator[VerbsReport]:
     """All queue pairs, in as many messages as that takes; `number` is theirs.
 
@@ -34,6 +40,7 @@ def verbs_reports(
         queue_pairs: those with a NIC.
         by_tc: NICs whose queue pairs their dataplane moves.
         drains: whether those that nothing else can move are drained for it.
+        monotonic_ns: now.
     """
     listed = sorted(queue_pairs, key=lambda qp: (qp.nic, qp.number))
     parts = max(1, math.ceil(len(listed) / LISTED_AT_ONCE))
@@ -46,13 +53,16 @@ def verbs_reports(
         yield VerbsReport(
             host=host,
             nics=[
-                NicVerbs(nic=nic, rows=row_bytes(_rows(those, nic in by_tc, drains)))
+                NicVerbs(
+                    nic=nic, rows=row_bytes(_rows(those, nic in by_tc, drains)), alternates=_alternates(those)
+                )
                 for nic, those in by_nic.items()
             ],
             programs=[program(*each) for each in list(told_jobs.items())[:MOST_PROGRAMS]],
             number=number,
             part=part,
             parts=parts,
+            monotonic_ns=monotonic_ns,
         )
 
 
@@ -63,6 +73,11 @@ def _rows(queue_pairs: list[VerbsQp], is_by_tc: bool, drains: bool) -> NDArray[n
     rows["actuator"] = [ACTUATORS.index(actuator(qp, is_by_tc=is_by_tc, drains=drains)) for qp in queue_pairs]
     rows["flags"] = [qp.by_table * VERBS_BY_TABLE | (qp.refused != 0) * VERBS_REFUSED for qp in queue_pairs]
     return rows
+
+
+def _alternates(queue_pairs: list[VerbsQp]) -> bytes:
+    alternates = np.array([qp.alternate for qp in queue_pairs], "<u2")
+    return alternates.tobytes() if alternates.any() else b""
 
 
 def write_addresses(rows: NDArray[np.void], queue_pairs: list[VerbsQp]) -> None:

@@ -105,7 +105,7 @@ def _programs_table(answer: Any) -> Table:
             _name(row),
             str(row["sport"]),
             tables.quantity(row["bps"]),
-            row.get("actuator") or tables.NONE,
+            f"{row.get('actuator') or tables.NONE}{', refused' * bool(row.get('refused'))}",
             Text(" ".join(whose) or tables.NONE),
             _counted(row),
             tables.seconds(row["age_s"]),

@@ -21,6 +21,7 @@ from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.routes import require_routed
 from cwdp.dataplane.steering.steering import QpKey, Steer, Steered, Steering, parse_address
+from cwdp.rdma.ib.lid import LID_MAX
 
 dev_option = click.option("--dev", required=True, metavar="IF", help="The interface that it leaves by.")
 dst_option = click.option("--dst", required=True, metavar="ADDR", help="Destination address.")
@@ -47,14 +48,24 @@ steer.add_command(tcp)
 @dev_option
 @dst_option
 @qpn_option
-@click.option("--sport", required=True, type=int, help="UDP source port, which selects the path.")
+@click.option(
+    "--sport",
+    required=True,
+    type=int,
+    help="UDP source port, which selects the path; over InfiniBand a LID of the far port.",
+)
 @click.option("--backup", "backup_sport", type=int, help="Source port to take while that path is dead.")
 @click.option("--flow-label", is_flag=True, help="IPv6: have the flow label follow the source port.")
 @host_option
 @manager_option
 def set_(dev: str, dst: str, qpn: int, host: str | None, url: str | None, **wanted_fields: Any) -> None:
     """Steer a queue pair, or move it to another path."""
-    key, wanted = QpKey(parse_address(dst), qpn), Steer(**wanted_fields)
+    key, sport, backup = QpKey(parse_address(dst), qpn), wanted_fields["sport"], wanted_fields["backup_sport"]
+    if host is not None and 0 < sport <= LID_MAX:
+        ManagerClient(url).put("/v1/steer", {**_name(host, dev, key), **wanted_fields})
+        click.echo(f"{place(host, dev)}: {key.dst} QPN {key.qpn} takes the path to LID {sport}")
+        return
+    wanted = Steer(**wanted_fields)
     if host is not None:
         ManagerClient(url).put("/v1/steer", {**_name(host, dev, key), **wanted_fields})
     else:
@@ -62,8 +73,8 @@ def set_(dev: str, dst: str, qpn: int, host: str | None, url: str | None, **want
         with _changing(dev) as steering:
             require_routed(dev, key.dst)
             steering.set(key, wanted)
-    backed = "" if wanted.backup_sport is None else f", backed up by {wanted.backup_sport}"
-    click.echo(f"{place(host, dev)}: {key.dst} QPN {key.qpn} leaves from {wanted.sport}{backed}")
+    backed = "" if backup is None else f", backed up by {backup}"
+    click.echo(f"{place(host, dev)}: {key.dst} QPN {key.qpn} leaves from {sport}{backed}")
 
 
 @steer.command()

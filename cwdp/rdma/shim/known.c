@@ -246,6 +246,18 @@ void known_changed(struct known *known, const struct ibv_qp_attr *attr, int mask
 	pthread_mutex_unlock(&guard);
 }
 
+void known_went(struct known *known, const struct ibv_ah_attr *now)
+{
+	take_guard();
+	known->path.dlid = now->dlid;
+	known->path.src_path_bits = now->src_path_bits;
+	known->loaded_dlid = 0;
+	known->is_path_untold = true;
+	if (!known->is_gone)
+		tell(known);
+	pthread_mutex_unlock(&guard);
+}
+
 void known_gone(struct known *known)
 {
 	take_guard();

@@ -56,6 +56,9 @@ void known_leave(struct known *known);
 void known_changed(struct known *known, const struct ibv_qp_attr *attr, int mask, const struct taken *taken);
 void known_gone(struct known *known);
 
+/* Its device has gone over to an alternate path by itself, as is seen during a move: the agent is told. */
+void known_went(struct known *known, const struct ibv_ah_attr *now);
+
 /* The program closes a device: what it leaves of queue pairs is not to be touched any more. */
 void known_close(struct ibv_context *context);
 

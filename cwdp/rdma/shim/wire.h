@@ -137,8 +137,9 @@ struct cwdp_verbs_move {
 
 /* `error` is an errno; 0: it is done, and a QP_RTR of that path follows only for a new agent. ENOENT: there
  * is no such queue pair; EBUSY: the program calls with it, or has an alternate path of its own; ENOTCONN:
- * it is not in RTS; ETIMEDOUT: the deadline was over; EAGAIN: it is not armed yet; EOPNOTSUPP: its device has
- * no way; EINVAL: no such port, or a LID that is not the ends' or was not loaded; others: the device's.
+ * it is not in RTS; ETIMEDOUT: the deadline was over; EAGAIN: it is not armed yet; EALREADY: its device has
+ * gone over to another path by itself, of which a QP_RTR tells; EOPNOTSUPP: its device has no way; EINVAL: no
+ * such port, or a LID that is not the ends' or was not loaded; others: the device's.
  */
 struct cwdp_verbs_moved {
 	struct cwdp_verbs_head head;

@@ -17,10 +17,12 @@ upgraded before the other, and a wrong type is refused.
 | `cwdp.v2.POD.up.HOST.window`   | agent   | `WindowReport` | several a second: what became of probes    |
 | `cwdp.v2.POD.up.HOST.trace`    | agent   | `TraceReport` | when paths were traced that were asked for  |
 | `cwdp.v2.POD.up.HOST.bounced`  | agent   | `BounceReport` | when echoes were sent that were asked for  |
+| `cwdp.v2.POD.up.HOST.migrated` | agent   | `MigrationReport` | when steps of migrations are done, or refused |
 | `cwdp.v2.POD.up.HOST.audit`    | agent   | `AuditReport` | when facts were asked for                   |
 | `cwdp.v2.POD.up.HOST.event`    | agent   | `Event`       | as it happens                               |
 | `cwdp.v2.POD.down.HOST.clock`  | manager | `ClockUpdate` | after each solve                            |
 | `cwdp.v2.POD.down.HOST.bounce` | manager | `BounceOrder` | to tell two suspected links apart           |
+| `cwdp.v2.POD.down.HOST.migrate` | manager | `MigrationOrder` | to have queue pairs over InfiniBand take another path |
 | `cwdp.v2.POD.down.HOST.audit`  | manager | `AuditOrder`  | when an operator has hosts audited          |
 | `cwdp.v2.POD.down.HOST.document` | manager | `Desired`   | whenever the bucket's key is written        |
 | `cwdp.v2.POD.down.HOST.change` | manager | `changes.Change` | to agents that read them                 |

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from agent_fakes import NoteOrders
 from waiting import until
 
 from cwdp.agent.config import AgentConfig, UprobesConfig
@@ -66,7 +67,7 @@ def test_queue_pairs_of_a_program_that_has_nothing_of_ours(
 ) -> None:
     monkeypatch.setenv(SOURCE, str(HEADERS))
     uprobes = HostUprobes(CONFIG)
-    verbs = HostVerbs(CONFIG, [], uprobes)
+    verbs = HostVerbs(NoteOrders(), CONFIG, [], uprobes)
     calls: list[int] = []
 
     def all_told() -> bool:

@@ -37,11 +37,12 @@ from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import up
 from cwdp.shared.connections import TcpReport
 from cwdp.shared.ib.reports import IbGrowth, IbSubnet, IbTables
-from cwdp.shared.verbs import VerbsReport
+from cwdp.shared.verbs import MigrationReport, VerbsReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.discovery import Discovery
 from manager.faults.watch import FaultWatch
+from manager.ib.migration.migrations import IbMigrations
 from manager.probing.graph_timer import GraphTimer
 from manager.queue_pairs.traffic import Traffic
 from manager.service import Manager
@@ -133,6 +134,7 @@ SAID = {
     "bounced": BounceReport(host="twin", nic="eth0", number=1, target="10.0.0.9", sent=9, lost=9),
     "event": Event(host="twin", local_ns=1, kind="incast_started", nic="eth0", detail=""),
     "verbs": VerbsReport(host="twin", nics=[]),
+    "migrated": MigrationReport(host="twin", answers=[]),
     "tcp": TcpReport(host="twin", at_ns=1, nics=[], services=[]),
     "collective": CollectiveReport(host="twin", comms=[], calls=b"", peers=b"", chunks=b""),
     "audit": AuditReport(host="twin", number=1, taken_s=1.0, facts=b""),
@@ -156,6 +158,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "trace": lambda: len(heard),
         "bounced": lambda: len(heard),
         "verbs": lambda: len(heard),
+        "migrated": lambda: len(heard),
         "tcp": lambda: len(heard),
         "collective": lambda: state.collectives.reports["ok"],
         "audit": manager.audits.counters.total,
@@ -185,9 +188,10 @@ async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Pa
     assert {type(message) for message in SAID.values()} == set(FromAgent.__subclasses__())
     port, heard = free_port(), list[FromAgent]()
     with pytest.MonkeyPatch.context() as patch:
-        for of, name in ((FaultWatch, "hear_echo_report"), (Discovery, "hear"), (Traffic, "hear_verbs")):
+        for of, name in ((FaultWatch, "hear_echo_report"), (Discovery, "hear")):
             patch.setattr(of, name, lambda _self, report: heard.append(report))
-        patch.setattr(Traffic, "hear_tcp", lambda _self, report, _now_s: heard.append(report))
+        for of, name in ((Traffic, "hear_tcp"), (Traffic, "hear_verbs"), (IbMigrations, "hear")):
+            patch.setattr(of, name, lambda _self, report, _now_s: heard.append(report))
         arrived = [_recorded(patch, FleetState, name, at) for name, at in (("hears", 1), ("hear_hello", 0))]
         async with running(config_of(tmp_path, port)) as manager:
             await until(lambda: manager.bus.connected)

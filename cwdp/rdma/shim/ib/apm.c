@@ -39,25 +39,32 @@ static int path_of(const struct known *known, const struct cwdp_verbs_move *orde
 int apm_load(struct known *known, const struct cwdp_verbs_move *order)
 {
 	struct ibv_qp_attr attr;
-	struct ibv_ah_attr path;
-	int failed = path_of(known, order, &path);
+	struct ibv_ah_attr there;
+	int failed = path_of(known, order, &there);
 	if (!failed)
 		failed = query(known, &attr);
 	if (failed)
 		return failed;
-	if (known->has_own_alternate || (attr.path_mig_state != IBV_MIG_MIGRATED && !known->loaded_dlid))
+	bool is_migrated = attr.path_mig_state == IBV_MIG_MIGRATED;
+	if (known->has_own_alternate || (!is_migrated && !known->loaded_dlid))
 		return EBUSY;
-	if (attr.ah_attr.dlid == path.dlid)
+	if (attr.ah_attr.dlid != known->path.dlid) {
+		known_went(known, &attr.ah_attr);
+		return EALREADY;
+	}
+	if (attr.ah_attr.dlid == there.dlid)
 		return EINVAL;
-	attr.alt_ah_attr = path;
-	attr.alt_port_num = path.port_num;
+	if (!is_migrated && known->loaded_dlid == there.dlid)
+		return 0;
+	attr.alt_ah_attr = there;
+	attr.alt_port_num = there.port_num;
 	attr.alt_pkey_index = attr.pkey_index;
 	attr.alt_timeout = attr.timeout;
 	attr.path_mig_state = IBV_MIG_REARM;
 	failed = real_error(
 		real_verbs()->modify_qp(known->qp, &attr, IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE));
 	if (!failed)
-		known->loaded_dlid = path.dlid;
+		known->loaded_dlid = there.dlid;
 	return failed;
 }
 

@@ -6,6 +6,7 @@ import time
 
 import msgspec
 import pytest
+from agent_fakes import NoteOrders
 from waiting import until
 
 from cwdp.agent.config import AgentConfig, UprobesConfig, VerbsConfig
@@ -226,7 +227,7 @@ def test_programs_that_end_take_their_queue_pairs_along(
 
 def test_from_the_process_to_the_manager(setup: Setup) -> None:
     """Without the shim, and for nobody but those that it was not told of by that."""
-    verbs = HostVerbs(setup.config, [], setup.uprobes)
+    verbs = HostVerbs(NoteOrders(), setup.config, [], setup.uprobes)
     assert list(verbs.reports()) == []
     setup.hear(changed(RTR), changed(RTR, qpn=18))
     (report,) = verbs.reports()
@@ -236,7 +237,7 @@ def test_from_the_process_to_the_manager(setup: Setup) -> None:
     assert rows["lqpn"].tolist() == [17, 18]
     assert {ACTUATORS[place] for place in rows["actuator"]} == {"tc"}
     store = VerbsStore()
-    store.hear(report, ["eth1"])
+    store.hear(report, ["eth1"], 0.0)
     assert set(store.jobs.values()) == {"slurm:4711"}
     setup.hear(changed(0, kind=QP_DESTROYED), changed(0, qpn=18, kind=QP_DESTROYED))
     (report,) = verbs.reports()
@@ -250,7 +251,7 @@ def test_the_shim_s_word_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         interface={"eth1": {"transport": "ud"}},
     )
     assert setup.config.verbs == VerbsConfig(socket=f"{os.fspath(tmp_path)}/s", drain=True)
-    verbs = HostVerbs(setup.config, [], setup.uprobes)
+    verbs = HostVerbs(NoteOrders(), setup.config, [], setup.uprobes)
     assert verbs.keeper is not None
     assert setup.uprobes.on_change == verbs.keeper.look_soon
     told = VerbsQp(1, 7, "mlx5_0", 17, RTS, "eth1", "10.0.1.1", 99, 50_001, True, "create_only", 0)

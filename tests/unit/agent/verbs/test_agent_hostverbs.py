@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_fakes import NoteOrders
 
 from cwdp.agent.config import AgentConfig, InterfaceConfig, VerbsConfig
 from cwdp.agent.ud.orders import UdWatched, WatchPace
@@ -73,8 +74,8 @@ class Setup:
         settings = AgentConfig(
             nics=["hw0", "tc0"], host="a", interface={"hw0": InterfaceConfig(transport="ud")}, **config
         )
-        self.uprobes = Seen()
-        self.verbs = HostVerbs(settings, [self.nic], self.uprobes)
+        self.uprobes, self.bus = Seen(), NoteOrders()
+        self.verbs = HostVerbs(self.bus, settings, [self.nic], self.uprobes)
 
     def told(self, *queue_pairs: VerbsQp) -> None:
         """Programs have told of these."""

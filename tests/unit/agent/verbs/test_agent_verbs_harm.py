@@ -14,7 +14,7 @@ from verbs_world import DST, World
 
 from cwdp.agent.verbs import clients, queuepairs
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import COUNTS, GONE, HEAD, HELLO, MAGIC, MOVED, QP, SENT, VERSION, Kind, Message
+from cwdp.rdma.shimwire import COUNTS, GONE, HEAD, HELLO, MAGIC, MOVED, QP, SENT, VERSION, How, Kind, Message
 from tools.shim.client import Order
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ def test_answers_that_nobody_asked_for_change_nothing(world: World) -> None:
     shim = world.shim()
     shim.connect_qp(1, DST, 50_001)
     world.run()
-    shim.answer(Order("mlx5_0", 1, 77, 0, 50_003, with_sqd=False))
-    shim.answer(Order("mlx5_0", 2, 1, 0, 50_003, with_sqd=False))
+    shim.answer(Order("mlx5_0", 1, 77, 0, 50_003, How.AT_ONCE, 0))
+    shim.answer(Order("mlx5_0", 2, 1, 0, 50_003, How.AT_ONCE, 0))
     world.run()
     assert [qp.sport for qp in world.queue_pairs()] == [50_001]
     assert world.count("moves_unasked") == 1

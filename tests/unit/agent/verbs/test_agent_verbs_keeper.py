@@ -181,7 +181,7 @@ def test_queue_pairs_are_reported_with_what_moves_them() -> None:
         qp(1), qp(2, actuator="create_only", sport=None, by_table=False), qp(3, nic="nic1", actuator="bnxt"),
         qp(4, nic="tc0", refused=95),
     ]  # fmt: skip
-    (report,) = verbs_reports("h1", 5, those, by_tc=["tc0"], drains=True)
+    (report,) = verbs_reports("h1", 5, those, by_tc=["tc0"], drains=True, monotonic_ns=7)
     rows = {part.nic: rows_of(part.rows, VERBS_ROW) for part in report.nics}
     told = {
         nic: [(int(r["lqpn"]), int(r["sport"]), ACTUATORS[r["actuator"]], int(r["flags"])) for r in rows[nic]]
@@ -193,14 +193,16 @@ def test_queue_pairs_are_reported_with_what_moves_them() -> None:
         "tc0": [(4, 50_001, "tc", 3)],
     }
     assert (shown_address(rows["nic0"][0]["addr"].tobytes()), int(rows["nic0"][0]["qpn"])) == (THERE, 901)
-    assert (report.number, report.part, report.parts) == (5, 0, 1)
+    assert (report.number, report.part, report.parts, report.monotonic_ns) == (5, 0, 1, 7)
 
 
 def test_many_queue_pairs_are_reported_in_parts_and_none_in_one() -> None:
-    reports = list(verbs_reports("h1", 1, [qp(n) for n in range(20_000)], by_tc=[], drains=False))
+    reports = list(
+        verbs_reports("h1", 1, [qp(n) for n in range(20_000)], by_tc=[], drains=False, monotonic_ns=7)
+    )
     assert [(report.part, report.parts) for report in reports] == [(0, 3), (1, 3), (2, 3)]
     assert sum(len(rows_of(report.nics[0].rows, VERBS_ROW)) for report in reports) == 20_000
-    (none,) = verbs_reports("h1", 1, [], by_tc=[], drains=False)
+    (none,) = verbs_reports("h1", 1, [], by_tc=[], drains=False, monotonic_ns=7)
     assert none.nics == []
 
 

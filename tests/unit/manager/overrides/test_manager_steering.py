@@ -21,7 +21,7 @@ def _override(**changes: Any) -> SteerOverride:
     [
         ({"qpn": 1 << 24}, r"<= 16777215 - at `\$.qpn`"),
         ({"qpn": -1}, r">= 0 - at `\$.qpn`"),
-        ({"sport": 0}, r">= 49152 - at `\$.sport`"),
+        ({"sport": 0}, r">= 1 - at `\$.sport`"),
         ({"sport": 70_000}, r"<= 65535 - at `\$.sport`"),
         ({"backup_sport": 49_151}, "backup_sport"),
         ({"backup_sport": 50_000}, "cannot be its own backup"),

@@ -47,7 +47,7 @@ def tell(world: World, actuator: Actuator) -> None:
         row["addr"] = np.frombuffer(packed_address(world.address(qp.dst)), np.uint8)
         row["qpn"], row["actuator"] = qp.qpn, ACTUATORS.index(actuator)
         told = VerbsReport(host=f"h{qp.src}", nics=[NicVerbs(nic="eth0", rows=row_bytes(row))])
-        world.planner._verbs.hear(told, {"eth0"})
+        world.planner._verbs.hear(told, {"eth0"}, 0.0)
 
 
 @pytest.mark.parametrize("actuator", ["create_only", "apm"])

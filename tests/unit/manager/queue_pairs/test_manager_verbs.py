@@ -46,7 +46,7 @@ def name(qpn: int, host: str = "a") -> QpName:
 
 def test_queue_pairs_are_known_by_their_far_end_with_their_program() -> None:
     store = VerbsStore()
-    store.hear(report("mlx5dv", "create_only", "sqd"), {"eth0"})
+    store.hear(report("mlx5dv", "create_only", "sqd"), {"eth0"}, 0.0)
     found = store.of(name(5))
     assert found is not None
     assert (found.actuator, found.pid, found.program, found.cgroup, found.lqpn) == (
@@ -68,32 +68,32 @@ def test_queue_pairs_are_known_by_their_far_end_with_their_program() -> None:
 def test_a_report_in_parts_counts_when_it_is_whole_and_a_new_one_replaces_it() -> None:
     store = VerbsStore()
     first = report("bnxt", number=1, part=0, parts=2)
-    store.hear(first, {"eth0"})
+    store.hear(first, {"eth0"}, 0.0)
     assert store.count() == 0
-    store.hear(report("bnxt", number=2, part=1, parts=2), {"eth0"})
-    store.hear(report(number=2, part=0, parts=2), {"eth0"})
+    store.hear(report("bnxt", number=2, part=1, parts=2), {"eth0"}, 0.0)
+    store.hear(report(number=2, part=0, parts=2), {"eth0"}, 0.0)
     assert store.count() == 1
-    store.hear(report(number=3), {"eth0"})
+    store.hear(report(number=3), {"eth0"}, 0.0)
     assert store.count() == 0
-    store.hear(report("bnxt", number=4), {"eth0"})
+    store.hear(report("bnxt", number=4), {"eth0"}, 0.0)
     store.keep_only(["b"])
     assert store.count() == 0
 
 
 def test_what_is_not_sane_is_left_out() -> None:
     store = VerbsStore()
-    store.hear(report("bnxt"), {"eth1"})
-    store.hear(replace(report("bnxt"), nics=[NicVerbs(nic="eth0", rows=b"x")]), {"eth0"})
+    store.hear(report("bnxt"), {"eth1"}, 0.0)
+    store.hear(replace(report("bnxt"), nics=[NicVerbs(nic="eth0", rows=b"x")]), {"eth0"}, 0.0)
     odd = np.zeros(1, VERBS_ROW)
     odd["actuator"] = 99
-    store.hear(replace(report(), nics=[NicVerbs(nic="eth0", rows=row_bytes(odd))]), {"eth0"})
+    store.hear(replace(report(), nics=[NicVerbs(nic="eth0", rows=row_bytes(odd))]), {"eth0"}, 0.0)
     assert (store.count(), store.not_sane) == (0, 2)
 
 
 def test_what_programs_call_themselves_does_nothing_to_a_terminal() -> None:
     store = VerbsStore()
     told = Program(pid=40, name="a\x1b[2J", cgroup="/x\n", job="ray:\x9b1m" + "y" * 1_000)
-    store.hear(replace(report("mlx5dv"), programs=[told]), {"eth0"})
+    store.hear(replace(report("mlx5dv"), programs=[told]), {"eth0"}, 0.0)
     found = store.of(name(5))
     assert found is not None
     assert (found.program, found.cgroup, found.job) == ("a?[2J", "/x?", "ray:?1m" + "y" * 57)
@@ -107,7 +107,7 @@ def state() -> FleetState:
 
 
 def test_rows_show_what_moves_a_queue_pair_and_whose_it_is(state: FleetState) -> None:
-    state.traffic.hear_verbs(report("mlx5dv"))
+    state.traffic.hear_verbs(report("mlx5dv"), 0.0)
     sent = np.zeros(3, QP_ROW)
     sent["addr"] = np.frombuffer(packed_address(THERE), np.uint8)
     sent["qpn"], sent["direction"] = [5, 6, 5], [EGRESS, EGRESS, 1]
@@ -135,7 +135,7 @@ def override(qpn: int) -> SteerOverride:
 def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> None:
     ud = replace(nic("eth0", ipv4="10.0.0.1", ipv6=None), transport="ud")
     state.members.hear(replace(hello("a"), nics=[ud], verbs=True), 11.0)
-    state.traffic.hear_verbs(report("mlx5dv", "create_only", "sqd", "apm"))
+    state.traffic.hear_verbs(report("mlx5dv", "create_only", "sqd", "apm"), 0.0)
     require_steerable(state, override(5))
     require_steerable(state, override(7))
     assert [shown_with(state, override(qpn)) for qpn in (5, 7, 99)] == [
@@ -143,8 +143,11 @@ def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> Non
     ]
     with pytest.raises(ConfigError, match="cannot move a queue pair once it is connected"):
         require_steerable(state, override(6))
-    with pytest.raises(ConfigError, match="over InfiniBand, where none is moved yet"):
+    with pytest.raises(ConfigError, match="of its other end that it can migrate, and both ends must"):
         require_steerable(state, override(8))
+    for qpn in (5, 99):
+        with pytest.raises(ConfigError, match="54 is no source port of a path, but a LID"):
+            require_steerable(state, replace(override(qpn), sport=54))
     with pytest.raises(ConfigError, match="no dataplane"):
         require_steerable(state, override(99))
     state.members.hear(replace(hello("a"), nics=[ud], verbs=True, observe_only=True), 12.0)
@@ -153,7 +156,7 @@ def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> Non
 
 
 def test_what_is_steered_is_listed_whatever_moves_it(state: FleetState) -> None:
-    state.traffic.hear_verbs(report("mlx5dv", "sqd"))
+    state.traffic.hear_verbs(report("mlx5dv", "sqd"), 0.0)
     fields = {"host": "a", "nic": "eth0", "dst": THERE, "sport": 50_000}
     state.steering.set(SteerOverride(qpn=6, **fields))
     state.planner.planned["a"] = [
@@ -173,7 +176,7 @@ def test_what_is_steered_is_listed_whatever_moves_it(state: FleetState) -> None:
 def test_jobs_are_known_by_the_names_of_queue_pairs_and_follow_what_is_told() -> None:
     store = VerbsStore()
     assert store.jobs == {}
-    store.hear(report("mlx5dv", "sqd"), {"eth0"})
+    store.hear(report("mlx5dv", "sqd"), {"eth0"}, 0.0)
     assert store.jobs == {name(5): "slurm:7", name(6): "slurm:7"}
-    store.hear(report(number=2), {"eth0"})
+    store.hear(report(number=2), {"eth0"}, 0.0)
     assert store.jobs == {}

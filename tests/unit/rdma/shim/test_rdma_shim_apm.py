@@ -9,7 +9,7 @@ from shim_programs import Start
 from test_rdma_shim_lids import begin, connect, only
 
 from cwdp.rdma.shimwire import ACTUATORS, How, Moved, QpPath
-from manager.ib.migration import Migration
+from manager.ib.migration.steps import Migration
 from tools.shim import Call, FakeAgent, Program
 from tools.shim.agent import Peer
 from tools.shim.program import ERR, GID, INIT, RTR, RTS
@@ -105,6 +105,31 @@ def test_a_migration_goes_through_at_two_programs(start: Start) -> None:
     for (_, peer, dlid, base), qpn in zip(ends, qpns, strict=True):
         assert step(peer, qpn, How.LOAD, dlid).error == errno.EINVAL  # it is there
         assert step(peer, qpn, How.LOAD, base).error == 0
+
+
+def test_to_load_again_what_is_loaded_disarms_nothing(connected: tuple[Program, Peer, int, int]) -> None:
+    program, peer, place, qpn = connected
+    assert step(peer, qpn, How.LOAD).error == 0
+    program.do(f"far-ends {REARMED}")
+    program.do(f"query {place}")
+    program.do(f"far-ends {SILENT}")
+    program.calls()
+    assert [step(peer, qpn, how).error for how in (How.LOAD, How.MIGRATE)] == [0, 0]
+    assert modifies(program) == [(PATH_MIG_STATE, 0, 0)]
+
+
+def test_a_device_that_has_gone_over_by_itself_is_seen_at_the_next_step(
+    connected: tuple[Program, Peer, int, int],
+) -> None:
+    program, peer, place, qpn = connected
+    assert step(peer, qpn, How.LOAD).error == 0
+    program.do(f"far-ends {MIGRATED}")
+    program.do(f"query {place}")
+    program.do(f"far-ends {SILENT}")
+    assert step(peer, qpn, How.LOAD, 35).error == errno.EALREADY
+    told = peer.await_one(QpPath)
+    assert (told.dlid, told.src_path_bits) == (TO, 2)
+    assert step(peer, qpn, How.LOAD, 35).error == 0
 
 
 def test_what_is_loaded_can_be_replaced(connected: tuple[Program, Peer, int, int]) -> None:

@@ -143,7 +143,7 @@ class Fleet:
             row["addr"], row["qpn"], row["lqpn"] = np.frombuffer(packed_address(addr), np.uint8), qpn, lqpn
         rows["actuator"] = ACTUATORS.index("create_only")
         told = VerbsReport(host=host, nics=[NicVerbs(nic=NIC, rows=row_bytes(rows))])
-        self.state.traffic.hear_verbs(told)
+        self.state.traffic.hear_verbs(told, self.now_s)
 
     def tell_rates(self, host: str, dlid: int, octets: int) -> None:
         """An agent says that all queue pairs of a host have sent so much, by a path to this LID."""

@@ -206,7 +206,7 @@ def test_a_port_that_two_hosts_claim_is_nobodys(fleet: Fleet) -> None:
     plain = fleet.addr
     fleet.addr = lambda host: plain("h5" if host == "h6" else host)  # type: ignore[method-assign]
     fleet.run(MISSING_S + 2)
-    assert fleet.state.ib_spreads.unusable["claimed_twice"] == 1
+    assert fleet.state.ib_spreads.ports.unusable["claimed_twice"] == 1
     assert fleet.spread("h0", "h5") is None
 
 
@@ -215,7 +215,7 @@ def test_ports_whose_lids_are_others_in_the_subnet_wait() -> None:
     plain = fleet.lids
     fleet.lids = lambda host: plain("h7" if host == "h5" else host)  # type: ignore[method-assign]
     fleet.run(BEGIN_S)
-    assert fleet.state.ib_spreads.unusable["lids_differ"] == 1
+    assert fleet.state.ib_spreads.ports.unusable["lids_differ"] == 1
     assert fleet.documents["h5"].spreads == []
 
 
@@ -224,7 +224,7 @@ def test_without_a_subnet_that_is_read_nothing_is_told() -> None:
     fleet.state.subnets._readers.clear()
     fleet.number += 1
     fleet.run(BEGIN_S)
-    assert fleet.state.ib_spreads.unusable["elsewhere"] == 16
+    assert fleet.state.ib_spreads.ports.unusable["elsewhere"] == 16
     assert all(document.spreads == [] for document in fleet.documents.values())
 
 

@@ -94,4 +94,4 @@ async def test_spreads_reach_both_hosts_and_outlive_the_manager(
 
 
 def _plans(manager: Manager) -> bool:
-    return manager.state.leads and bool(manager.state.ib_spreads._paths)
+    return manager.state.leads and bool(manager.state.ib_spreads.ports.paths)

@@ -26,16 +26,27 @@ class Migration:
 
     Args:
         deadline_ns: of all its orders, on the clock of `now_ns`.
+        is_loaded: whether both ends have the path loaded already.
+        only_loads: whether neither is to migrate.
+        follower: the end that alone is to go where the other one is already; None for both.
 
     Attributes:
         state: how far it has come.
         error: why it has failed, an errno; 0 otherwise.
+        not_yet: what an end that was not ready has answered last, an errno; 0 for nothing.
     """
 
-    def __init__(self, deadline_ns: int) -> None:
-        self.state: State = "loading"
-        self.error = 0
-        self._deadline_ns = deadline_ns
+    def __init__(
+        self,
+        deadline_ns: int,
+        *,
+        is_loaded: bool = False,
+        only_loads: bool = False,
+        follower: int | None = None,
+    ) -> None:
+        self.state: State = "migrating" if is_loaded else "loading"
+        self.error = self.not_yet = 0
+        self._deadline_ns, self._only_loads, self._follower = deadline_ns, only_loads, follower
         self._asked: set[Step] = set()
 
     @property
@@ -45,6 +56,10 @@ class Migration:
 
     def begin(self) -> list[Step]:
         """The first orders."""
+        if self.state == "migrating":
+            return self._ask(Step(0, "migrate"))
+        if self._follower is not None:
+            return self._ask(Step(self._follower, "load"))
         return self._ask(Step(0, "load"), Step(1, "load"))
 
     def hear(self, step: Step, error: int, now_ns: int) -> list[Step]:
@@ -54,6 +69,7 @@ class Migration:
             return []
         self._asked.discard(step)
         if step.how == "migrate" and error in (errno.EAGAIN, errno.EBUSY):
+            self.not_yet = error
             return self._ask(step)
         if error:
             return self._fail(error)
@@ -68,7 +84,10 @@ class Migration:
         """An order is done."""
         if self._asked:
             return []
-        if self.state == "loading":
+        if self.state == "loading" and self._follower is not None:
+            self.state = "following"
+            return self._ask(Step(self._follower, "migrate"))
+        if self.state == "loading" and not self._only_loads:
             self.state = "migrating"
             return self._ask(Step(0, "migrate"))
         if self.state == "migrating":

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from manager.ib.migration import How, Migration, Step
+from manager.ib.migration.steps import How, Migration, Step
 
 LOADS = [Step(0, "load"), Step(1, "load")]
 FIRST, SECOND = Step(0, "migrate"), Step(1, "migrate")

@@ -1,0 +1,1 @@
+"""Automatic path migration of queue pairs over InfiniBand, as a leader orders it."""
