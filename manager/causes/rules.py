@@ -17,7 +17,8 @@ from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
-from manager.jobs.symptoms import LOSING_SHARE, Pauses
+from manager.jobs.pauses import Pauses
+from manager.jobs.symptoms import LOSING_SHARE
 
 SLOWER_SHARE = 0.04
 """Iterations that take longer by less are as they were."""

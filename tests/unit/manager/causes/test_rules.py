@@ -7,7 +7,7 @@ from manager.causes.rules import explain
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
-from manager.jobs.symptoms import Pauses
+from manager.jobs.pauses import Pauses
 from tests.unit.manager.causes.cases import case, finding, job, links, ring
 
 RING = ring()

@@ -7,7 +7,8 @@ from cwdp.shared.bus.records import BURST_ROW
 from manager.jobs.flows import Flow, FlowBursts
 from manager.jobs.inference import Job, infer
 from manager.jobs.kinds import Communicator
-from manager.jobs.symptoms import Pauses, Symptoms, symptoms
+from manager.jobs.pauses import Pauses
+from manager.jobs.symptoms import Symptoms, symptoms
 from manager.jobs.windows import SHORT
 from tools.sim.jobs.world import EPOCH_NS, World, ends_of, job, play
 
