@@ -16,8 +16,8 @@ from manager.fabric.routes import is_between_switches, is_nic
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
-from manager.jobs.stragglers import Lateness
 from manager.jobs.pauses import Pauses
+from manager.jobs.stragglers import Lateness
 from manager.jobs.symptoms import LOSING_SHARE
 
 SLOWER_SHARE = 0.04
@@ -302,7 +302,8 @@ def _rivals(case: Case, i: int) -> list[str]:
     return [
         name
         for name, job in case.others
-        if any(i in case.links.of.get(flow, ()) and job.lately.sent.get(flow, 0) for flow in job.flows)
+        if not job.lately.is_over
+        and any(i in case.links.of.get(flow, ()) and job.lately.sent.get(flow, 0) for flow in job.flows)
     ]
 
 

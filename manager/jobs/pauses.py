@@ -5,7 +5,7 @@ takes longer now and then, the NIC of the rank that stood still is silent before
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 

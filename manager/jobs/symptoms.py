@@ -23,6 +23,9 @@ LEAST_LATELY = 8
 RECENT = 5
 """The last iterations: half of them tell that all have become longer."""
 
+OVER = 2.0
+"""Iterations: who has sent nothing for so long sends nothing more."""
+
 LOSING_SHARE = 0.003
 """Of the packets of a flow: so many are sent again where something loses them."""
 
@@ -38,6 +41,7 @@ class Symptoms:
         late: how late each NIC was; the latest first.
         pauses: who stood still now and then; None where nobody did.
         sent, resent: packets of each flow in that time, those sent again and answered with a NAK.
+        silent_ns: how long nothing has been sent.
     """
 
     lasted_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -45,6 +49,7 @@ class Symptoms:
     pauses: Pauses | None = None
     sent: Mapping[Flow, int] = field(default_factory=dict)
     resent: Mapping[Flow, int] = field(default_factory=dict)
+    silent_ns: int = 0
 
     @cached_property
     def median_ns(self) -> float | None:
@@ -57,13 +62,23 @@ class Symptoms:
         return float(np.median(self.lasted_ns[-RECENT:])) if len(self.lasted_ns) else None
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing has been sent for so long that nothing is going on any more."""
+        return self.silent_ns > max(LATELY_NS, OVER * (self.median_ns or 0.0))
+
+    @property
     def loses(self) -> bool:
         """Whether packets of some flow are lost on the way."""
         return any(again > LOSING_SHARE * self.sent.get(flow, 0) for flow, again in self.resent.items())
 
 
 def symptoms(
-    flows: Sequence[FlowBursts], members: Sequence[Communicator], starts_ns: Ints, now_ns: int
+    flows: Sequence[FlowBursts],
+    members: Sequence[Communicator],
+    starts_ns: Ints,
+    *,
+    latest_ns: int,
+    now_ns: int,
 ) -> Symptoms:
     """What the bursts of a job's flows tell of its last iterations.
 
@@ -71,9 +86,10 @@ def symptoms(
         flows: all of the job.
         members: who does what.
         starts_ns: when its iterations began, on the timeline, shape (iterations,).
+        latest_ns: when it sent last, on the timeline.
         now_ns: the timeline now.
     """
-    since_ns = min([now_ns - LATELY_NS, *starts_ns[-2:-1].tolist()])
+    since_ns = min([latest_ns - LATELY_NS, *starts_ns[-2:-1].tolist()])
     sent, resent = Counter[Flow](), Counter[Flow]()
     for each in flows:
         rows = each.left[each.left["end_ns"] >= since_ns]
@@ -83,10 +99,11 @@ def symptoms(
         sent[each.flow], resent[each.flow] = int(rows["packets"].sum()), again + int(rows["naks"].sum())
     return Symptoms(
         lasted_ns=np.diff(_since(starts_ns, since_ns)),
-        late=tuple(lateness(flows, members, _since(starts_ns, now_ns - LATE_NS))),
+        late=tuple(lateness(flows, members, _since(starts_ns, latest_ns - LATE_NS))),
         pauses=pauses(flows, members, starts_ns),
         sent=sent,
         resent=resent,
+        silent_ns=now_ns - latest_ns,
     )
 
 

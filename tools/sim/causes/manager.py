@@ -16,8 +16,8 @@ from cwdp.shared.bus.collectives import (
     CollectiveReport,
     Communicator,
 )
-from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.messages import host_of
+from cwdp.shared.bus.packing import row_bytes
 from manager.causes.cause import Cause
 from manager.causes.watch import CauseWatch
 from manager.collectives.store import CollectiveStore

@@ -86,7 +86,7 @@ def play(
             for nic, far, direction, late_ns in ((src, dst, EGRESS, 0), (dst, src, INGRESS, OWD_NS)):
                 addr = packed_address(str(ends[far].address))
                 rows.setdefault(named(nic), []).append(
-                    bursts_of(sent, addr, flow.remote_qpn, direction, late_ns)
+                    _bursts(sent, addr, flow.remote_qpn, direction, late_ns)
                 )
     owners = {packed_address(address): name for address, name in names.items()}
     return World(owners, {nic: np.concatenate(parts) for nic, parts in rows.items()}, flows, starts, calls)
@@ -120,7 +120,7 @@ def with_noise(world: World, rng: np.random.Generator, per_nic: int, seconds: fl
             jobs.append({(src, dst, qpn)})
             for nic, far, direction in ((src, dst, EGRESS), (dst, src, INGRESS)):
                 key = named(nic)
-                rings[key] = np.concatenate([rings[key], bursts_of(spans, addresses[far], qpn, direction, 0)])
+                rings[key] = np.concatenate([rings[key], _bursts(spans, addresses[far], qpn, direction, 0)])
     return replace(world, rings=rings, jobs=jobs)
 
 
@@ -148,8 +148,8 @@ def micro_batches(
     for qpn, (src, dst, spans) in enumerate(pairs, 100):
         later = rng.randrange(30_000_000)
         sent = [(begin + later, end + later, size) for begin, end, size in spans]
-        rows.setdefault(named(src), []).append(bursts_of(sent, addresses[dst], qpn, EGRESS, 0))
-        rows.setdefault(named(dst), []).append(bursts_of(sent, addresses[src], qpn, INGRESS, OWD_NS))
+        rows.setdefault(named(src), []).append(_bursts(sent, addresses[dst], qpn, EGRESS, 0))
+        rows.setdefault(named(dst), []).append(_bursts(sent, addresses[src], qpn, INGRESS, OWD_NS))
     flows = {(src, dst, qpn) for qpn, (src, dst, _) in enumerate(pairs, 100)}
     rings = {nic: np.concatenate(parts) for nic, parts in rows.items()}
     owners = {address: name for name, address in addresses.items()}
@@ -171,7 +171,7 @@ def job(
     return plan_collective(ends, [one], **settings)  # type: ignore[arg-type]
 
 
-def bursts_of(spans: Sequence[Span], addr: bytes, qpn: int, direction: int, late_ns: int) -> NDArray[np.void]:
+def _bursts(spans: Sequence[Span], addr: bytes, qpn: int, direction: int, late_ns: int) -> NDArray[np.void]:
     merged: list[list[int]] = []
     for begin, end, size in spans:
         if merged and begin - merged[-1][1] <= GAP_NS:
