@@ -12,7 +12,7 @@ from cwdp.shared.bus.messages import host_of
 from manager.collectives.belonging import Ranks
 from manager.collectives.store import ALONE, Collective, RankId
 from manager.jobs.inference import Job
-from manager.jobs.pauses import LEAST_TIMES, SAME_SHARE, Pauses, now_and_then
+from manager.jobs.pauses import LEAST_TIMES, SAME_SHARE, Pauses, now_and_then, overlap
 from manager.jobs.stragglers import Lateness, judged, least_late_ns
 from manager.jobs.symptoms import LATE_NS, LEAST_LATELY
 from manager.jobs.windows import SHORT
@@ -136,6 +136,8 @@ def _pauses(job: Job, calls: Sequence[Collective]) -> Pauses | None:
     kinds = Counter((call.function, call.bytes) for call in calls)
     calls = [call for call in calls if (call.function, call.bytes) == kinds.most_common(1)[0][0]]
     took_ns = np.array([call.end_ns - call.last_start_ns for call in calls], np.float64)
+    spans_ns = np.array([(call.start_ns, call.end_ns) for call in calls], np.int64)
+    took_ns[overlap(job.lately.resending, spans_ns[:, 0], spans_ns[:, 1])] = np.nan
     extra, longer = now_and_then(took_ns)
     if not len(longer):
         return None

@@ -190,9 +190,10 @@ def _pauses(case: Case) -> Cause | None:
 
 
 def _queue(case: Case) -> Cause | None:
-    """Packets wait at a link for longer than at others like it."""
+    """Packets wait at a link for longer than at others like it, and than at any that other jobs use as well."""
     waits = _waits(case)
-    for i in sorted(waits, key=lambda i: -waits[i]):
+    shared_ns = max((wait for i, wait in waits.items() if _rivals(case, i)), default=0.0)
+    for i in sorted((i for i in waits if waits[i] >= shared_ns), key=lambda i: -waits[i]):
         ratio = waits[i] / max(_like(case, waits, i), LEAST_QUEUE_NS / UNLIKE)
         if ratio > UNLIKE:
             said = (

@@ -1,7 +1,8 @@
 """Who of a job stands still now and then. Pure.
 
 What an iteration takes from when the last NIC begins to send to when all is over hardly varies, as no computing is in it. Where it
-takes longer now and then, the NIC of the rank that stood still is silent before those that wait for it.
+takes longer now and then, the NIC of the rank that stood still is silent before those that wait for it. Where packets were sent
+again meanwhile nobody need have stood still, so that does not count.
 """
 
 from collections import Counter
@@ -67,6 +68,28 @@ class _Silences(NamedTuple):
     by_ns: Ints
 
 
+def resending(flows: Sequence[FlowBursts]) -> Ints:
+    """When bursts began and ended of which packets were sent again or asked for again, in order, on the timeline, shape (n, 2)."""
+    rows = np.concatenate([part for each in flows for part in (each.left, each.arrived)])
+    rows = rows[(rows["resent"] > 0) | (rows["naks"] > 0)]
+    found: Ints = np.sort(np.stack([rows["start_ns"], rows["end_ns"]], axis=1), axis=0)
+    return found
+
+
+def overlap(spans_ns: Ints, starts_ns: Ints, ends_ns: Ints) -> NDArray[np.bool_]:
+    """Which of some times have to do with any of some spans, shape (n,).
+
+    Args:
+        spans_ns: beginnings and ends, each in order, shape (m, 2).
+        starts_ns: of the times, shape (n,).
+        ends_ns: of the times, shape (n,).
+    """
+    found: NDArray[np.bool_] = np.searchsorted(spans_ns[:, 0], ends_ns) > np.searchsorted(
+        spans_ns[:, 1], starts_ns
+    )
+    return found
+
+
 def now_and_then(took_ns: Floats) -> tuple[Floats, Ints]:
     """Which of some times were longer than the others, if that happens now and then, with others between and behind.
 
@@ -100,6 +123,7 @@ def pauses(flows: Sequence[FlowBursts], members: Sequence[Communicator], starts_
         return None
     bounds_ns = bounds(flows, starts_ns)
     took_ns = sending_ns(flows, bounds_ns)
+    took_ns[overlap(resending(flows), bounds_ns[:-1], bounds_ns[1:])] = np.nan
     extra, longer = now_and_then(took_ns)
     if not len(longer):
         return None

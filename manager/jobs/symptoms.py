@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from manager.jobs.flows import Flow, FlowBursts
 from manager.jobs.kinds import Communicator
-from manager.jobs.pauses import Pauses, pauses
+from manager.jobs.pauses import Pauses, pauses, resending
 from manager.jobs.stragglers import Lateness, lateness
 
 LATELY_NS = 10 * 10**9
@@ -41,6 +41,7 @@ class Symptoms:
         late: how late each NIC was; the latest first.
         pauses: who stood still now and then; None where nobody did.
         sent, resent: packets of each flow in that time, those sent again and answered with a NAK.
+        resending: when packets were sent again, as `manager.jobs.pauses` has it, in all that is known of it, shape (n, 2).
         silent_ns: how long nothing has been sent.
     """
 
@@ -49,6 +50,7 @@ class Symptoms:
     pauses: Pauses | None = None
     sent: Mapping[Flow, int] = field(default_factory=dict)
     resent: Mapping[Flow, int] = field(default_factory=dict)
+    resending: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     silent_ns: int = 0
 
     @cached_property
@@ -103,6 +105,7 @@ def symptoms(
         pauses=pauses(flows, members, starts_ns),
         sent=sent,
         resent=resent,
+        resending=resending(flows),
         silent_ns=now_ns - latest_ns,
     )
 

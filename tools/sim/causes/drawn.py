@@ -1,5 +1,6 @@
 """A job over two leaves and two spines, and what is done to it. Pure."""
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,9 @@ class Drawn:
         since_s: when it begins, after the job.
         ends_s: when all is over.
         pace: of the job.
+        stops_s: when the job is over.
+        beside_s: from when until when another job runs on hosts of its own, at the same pace, and gets in nobody's way; None for
+            never. A rival runs from when the trouble begins.
     """
 
     kind: Kind
@@ -75,6 +79,8 @@ class Drawn:
     pace: Pace = field(default_factory=Pace)
     since_s: float = 32.0
     ends_s: float = 75.0
+    stops_s: float = math.inf
+    beside_s: tuple[float, float] | None = None
 
     @cached_property
     def nic(self) -> str:
@@ -93,15 +99,21 @@ class Drawn:
             return DirectedLink(_leaf(self.nic), self.nic)
         return DirectedLink("l1", "s1") if self.kind == "rival" else None
 
+    @property
+    def bad_name(self) -> str:
+        """The link at which packets wait, for people."""
+        return "" if self.bad is None else f"{self.bad.a} > {self.bad.b}"
+
     @cached_property
     def world(self) -> World:
         """What is sent."""
         ends = ends_of([(nic.partition("/")[0], "nic0") for nic in NICS])
         plans = [self._plan(ends, MINE, 2 * self.seed)]
         conditions = [self._conditions(plans[0], {str(end.address): nic for nic, end in ends.items()})]
-        if self.kind == "rival":
+        beside_s = (self.since_s, math.inf) if self.kind == "rival" else self.beside_s
+        if beside_s is not None:
             plans.append(self._plan(ends, BESIDE, 2 * self.seed + 1))
-            conditions.append(Conditions(begins_ns=round(self.since_s * 1e9)))
+            conditions.append(Conditions(begins_ns=round(beside_s[0] * 1e9), ends_ns=beside_s[1] * 1e9))
         return play(plans, ends, self.ends_s, seed=self.seed, conditions=conditions)
 
     def _plan(self, ends: object, ranks: tuple[str, ...], seed: int) -> Plan:
@@ -126,6 +138,7 @@ class Drawn:
             if bad in _way(nics[str(flow.source.address)], nics[str(flow.target.address)])
         ]
         return Conditions(
+            ends_ns=self.stops_s * 1e9,
             since_ns=round(self.since_s * 1e9),
             late={self.nic: LATE} if kind == "compute" else {},
             slow=dict.fromkeys(slow, SLOW),
