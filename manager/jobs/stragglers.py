@@ -33,8 +33,9 @@ PASSING = ("pipeline", "chain")
 LONG_GAP = 0.6
 """Of the longest gap between the beginnings of a flow's bursts in an iteration: those after one so long are the first of an iteration."""
 
-SURE = 4.0
-"""Standard errors of the median."""
+SURE = 5.0
+"""Standard errors of the median. It is looked at again and again, for each rank; how much one varies is known as well as how much the
+others do, as of few iterations it may seem to vary little by chance."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -183,17 +184,18 @@ def judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
     if len(times) < 2:
         return []
     table = np.array(list(times.values()))
-    found = []
-    for i, nic in enumerate(times):
-        others = _medians(np.delete(table, i, axis=0))
-        late = table[i] - others
-        late = late[np.isfinite(late)]
-        if len(late) < LEAST_ITERATIONS:
-            continue
-        middle, spread = centre(late)
-        error = MEDIAN_ERROR * spread / len(late) ** 0.5
-        found.append(Lateness(nic, round(middle), middle > max(least_ns, SURE * error)))
-    return found
+    late = {nic: table[i] - _medians(np.delete(table, i, axis=0)) for i, nic in enumerate(times)}
+    known = {nic: each[np.isfinite(each)] for nic, each in late.items()}
+    centres = {
+        nic: (*centre(each), len(each)) for nic, each in known.items() if len(each) >= LEAST_ITERATIONS
+    }
+    usual = float(np.median([spread for _, spread, _ in centres.values()])) if centres else 0.0
+    return [
+        Lateness(
+            nic, round(middle), middle > max(least_ns, SURE * MEDIAN_ERROR * max(spread, usual) / count**0.5)
+        )
+        for nic, (middle, spread, count) in centres.items()
+    ]
 
 
 def _medians(table: Floats) -> Floats:
