@@ -1,10 +1,11 @@
 """Who makes the others of a job wait. Pure.
 
 All others wait for a straggler, so all have the same iterations. Where all begin an iteration by themselves, as in a ring, it
-is late with what it sends first in it, and longer than others after the last iteration was over for itself: what comes to it over a
-slow link makes it late as well, and that is not its own doing. Where some begin when they are sent something, it takes longer than others in its role, at an
-end or between others: in a tree from what it is sent to what it then sends; in a pipeline from when it is first sent something of an
-iteration to when it first sends it on, as later microbatches come while it still computes. On one timeline all show in the bursts.
+is late with what it sends first in it, and was idle for longer than others before that: what comes to it over a slow link makes it
+late as well, and that is not its own doing. Where some begin when they are sent something, it takes longer than others in its role,
+at an end or between others: in a tree from what it is sent to what it then sends; in a pipeline from when it is first sent something
+of an iteration to when it first sends it on, as later microbatches come while it still computes. On one timeline all show in the
+bursts.
 """
 
 from collections import defaultdict
