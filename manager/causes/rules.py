@@ -267,7 +267,10 @@ def _at_link(case: Case, i: int, said: str) -> Cause:
         return Cause("nic" if nic else "link", nic or name, nic, costs_ns, 0.7, (said, slower))
     is_incast = is_nic(case.links.names[i].b) and len({flow.src for flow in case.over([i])}) >= MANY_SENDERS
     shared = f"shared with {', '.join(rivals)}"
-    return Cause("incast" if is_incast else "contention", name, nic, costs_ns, 0.7, (said, shared, slower))
+    between = tuple(sorted({case.name, *rivals}))
+    return Cause(
+        "incast" if is_incast else "contention", name, nic, costs_ns, 0.7, (said, shared, slower), between
+    )
 
 
 def _unknown(case: Case) -> Cause:
