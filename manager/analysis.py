@@ -18,7 +18,8 @@ from manager.state import FleetState
 LINKS_INTERVAL_S = 0.1
 DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
-"""Of the time, that a loop may take at most; of the loop of links it is processor time: it goes on while threads work as well."""
+"""Of the time, that a loop may take at most; of the loops of links and jobs it is processor time: they go on while others work as
+well, on a busy machine for long."""
 
 JOBS_INTERVAL_S, JOBS_SHARE = 2.5, 0.1
 """Jobs change slowly, so to infer them may take little of the time."""
@@ -98,11 +99,15 @@ class Analysis:
         """Always in a thread: it takes tens of milliseconds a job."""
         watch = self._state.jobs
         while True:
-            started = time.monotonic()
+            before_s = self._spent_on_jobs_s
             with self._duties.of("infer jobs"):
-                infer = watch.due(started)
+                infer = watch.due(time.monotonic())
             await self._follow_jobs(infer)
-            await asyncio.sleep(max(JOBS_INTERVAL_S, (time.monotonic() - started) / JOBS_SHARE))
+            await asyncio.sleep(max(JOBS_INTERVAL_S, (self._spent_on_jobs_s - before_s) / JOBS_SHARE))
+
+    @property
+    def _spent_on_jobs_s(self) -> float:
+        return self._duties.seconds["infer jobs"] + self._duties.seconds["find causes"]
 
     async def _follow_jobs(self, infer: Infer | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""

@@ -26,6 +26,7 @@ class Cause:
         costs_ns: by how much an iteration would be shorter without it, the estimate.
         confidence: from 0 to 1.
         evidence: what speaks for it, for people.
+        between: the jobs that get in each other's way, by name: that is one cause though they meet now at one link, now at another.
     """
 
     kind: Kind
@@ -34,6 +35,7 @@ class Cause:
     costs_ns: int
     confidence: float
     evidence: tuple[str, ...]
+    between: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,22 +9,13 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.collectives import WAITS
 from cwdp.shared.bus.messages import host_of
-from cwdp.shared.clocksync.graph.robust import centre
 from manager.collectives.belonging import Ranks
 from manager.collectives.store import ALONE, Collective, RankId
 from manager.jobs.inference import Job
+from manager.jobs.pauses import LEAST_TIMES, SAME_SHARE, Pauses, now_and_then, overlap
 from manager.jobs.stragglers import Lateness, judged, least_late_ns
-from manager.jobs.symptoms import (
-    LATELY_NS,
-    LEAST_LATELY,
-    LEAST_TIMES,
-    LONGER_NS,
-    LONGER_SHARE,
-    LONGER_SPREADS,
-    MOST_LONGER,
-    SAME_SHARE,
-    Pauses,
-)
+from manager.jobs.symptoms import LATE_NS, LEAST_LATELY
+from manager.jobs.windows import SHORT
 
 PEER, NETWORK = WAITS.index("peer"), WAITS.index("network")
 
@@ -74,20 +65,27 @@ def told(job: Job, calls: Calls) -> Told | None:
     """
     if job.period_ns is None:
         return None
-    mine = calls.of(job, job.starts_ns[-1] - max(LATELY_NS, (LEAST_LATELY + 1) * job.period_ns))
-    apart: defaultdict[int, list[Collective]] = defaultdict(list)
-    for call in sorted(mine, key=lambda call: call.start_ns):
-        apart[call.comm.id].append(call)
-    looked_at = [each for each in apart.values() if len(each) > LEAST_LATELY]
-    if not looked_at:
+    latest_ns, least_ns = int(job.starts_ns[-1]), (LEAST_LATELY + 1) * job.period_ns
+    mine = calls.of(job, latest_ns - max(SHORT.length_ns, least_ns))
+    since_ns = latest_ns - max(LATE_NS, least_ns)
+    lately = _by_communicator(call for call in mine if call.start_ns >= since_ns)
+    if not lately:
         return None
     ends = _ends_ns(mine)
-    late = [one for each in looked_at for one in _late(job, each, ends)]
-    found = [pauses for each in looked_at if (pauses := _pauses(job, each)) is not None]
+    late = [one for each in lately for one in _late(job, each, ends)]
+    found = [pauses for each in _by_communicator(mine) if (pauses := _pauses(job, each)) is not None]
     return Told(
         late=tuple(sorted(late, key=lambda one: (-one.late_ns, one.nic))),
         pauses=max(found, key=lambda one: one.longer_ns, default=None),
     )
+
+
+def _by_communicator(calls: Iterable[Collective]) -> list[list[Collective]]:
+    """Those of each that has enough of them, in order."""
+    apart: defaultdict[int, list[Collective]] = defaultdict(list)
+    for call in sorted(calls, key=lambda call: call.start_ns):
+        apart[call.comm.id].append(call)
+    return [each for each in apart.values() if len(each) > LEAST_LATELY]
 
 
 def _is_whole(call: Collective) -> bool:
@@ -138,10 +136,10 @@ def _pauses(job: Job, calls: Sequence[Collective]) -> Pauses | None:
     kinds = Counter((call.function, call.bytes) for call in calls)
     calls = [call for call in calls if (call.function, call.bytes) == kinds.most_common(1)[0][0]]
     took_ns = np.array([call.end_ns - call.last_start_ns for call in calls], np.float64)
-    middle, spread = centre(took_ns)
-    extra = took_ns - middle
-    longer = np.flatnonzero(extra > max(LONGER_NS, LONGER_SHARE * middle, LONGER_SPREADS * spread))
-    if not LEAST_TIMES <= len(longer) <= MOST_LONGER * len(calls):
+    spans_ns = np.array([(call.start_ns, call.end_ns) for call in calls], np.int64)
+    took_ns[overlap(job.lately.resending, spans_ns[:, 0], spans_ns[:, 1])] = np.nan
+    extra, longer = now_and_then(took_ns)
+    if not len(longer):
         return None
     ranks = sorted(calls[0].ranks)
     waited = np.array([_waited_for(call, ranks) for call in calls])

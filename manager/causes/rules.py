@@ -16,8 +16,9 @@ from manager.fabric.routes import is_between_switches, is_nic
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
+from manager.jobs.pauses import Pauses
 from manager.jobs.stragglers import Lateness
-from manager.jobs.symptoms import LOSING_SHARE, Pauses
+from manager.jobs.symptoms import LOSING_SHARE
 
 SLOWER_SHARE = 0.04
 """Iterations that take longer by less are as they were."""
@@ -189,9 +190,10 @@ def _pauses(case: Case) -> Cause | None:
 
 
 def _queue(case: Case) -> Cause | None:
-    """Packets wait at a link for longer than at others like it."""
+    """Packets wait at a link for longer than at others like it, and than at any that other jobs use as well."""
     waits = _waits(case)
-    for i in sorted(waits, key=lambda i: -waits[i]):
+    shared_ns = max((wait for i, wait in waits.items() if _rivals(case, i)), default=0.0)
+    for i in sorted((i for i in waits if waits[i] >= shared_ns), key=lambda i: -waits[i]):
         ratio = waits[i] / max(_like(case, waits, i), LEAST_QUEUE_NS / UNLIKE)
         if ratio > UNLIKE:
             said = (
@@ -265,7 +267,10 @@ def _at_link(case: Case, i: int, said: str) -> Cause:
         return Cause("nic" if nic else "link", nic or name, nic, costs_ns, 0.7, (said, slower))
     is_incast = is_nic(case.links.names[i].b) and len({flow.src for flow in case.over([i])}) >= MANY_SENDERS
     shared = f"shared with {', '.join(rivals)}"
-    return Cause("incast" if is_incast else "contention", name, nic, costs_ns, 0.7, (said, shared, slower))
+    between = tuple(sorted({case.name, *rivals}))
+    return Cause(
+        "incast" if is_incast else "contention", name, nic, costs_ns, 0.7, (said, shared, slower), between
+    )
 
 
 def _unknown(case: Case) -> Cause:
@@ -301,7 +306,8 @@ def _rivals(case: Case, i: int) -> list[str]:
     return [
         name
         for name, job in case.others
-        if any(i in case.links.of.get(flow, ()) and job.lately.sent.get(flow, 0) for flow in job.flows)
+        if not job.lately.is_over
+        and any(i in case.links.of.get(flow, ()) and job.lately.sent.get(flow, 0) for flow in job.flows)
     ]
 
 

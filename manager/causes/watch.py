@@ -34,7 +34,7 @@ FAULTS = ("link", "nic", "host")
 
 LinksOf = Callable[[Iterable[Flow]], Links]
 Key = tuple[str, str]
-"""The kind of a cause, and its subject."""
+"""The kind of a cause, and its subject, or the jobs between which it is."""
 
 Found = dict[Key, tuple[Cause, set[str]]]
 """Causes, and the names of the jobs that suffer from each."""
@@ -156,12 +156,12 @@ class CauseWatch:
             ranks = told(job, calls)
             cause = explain(Case(name, job, known.usual_ns[name], links, others, known.waits, ranks))
             if cause is not None:
-                _, names = found.setdefault((cause.kind, cause.subject), (cause, set()))
+                _, names = found.setdefault(_key(cause), (cause, set()))
                 names.add(name)
         explained = {name for cause, names in found.values() if cause.kind in FAULTS for name in names}
         for cause, name, names_ranks in standing_causes(known.calls, known.jobs, known.timeline_ns):
             if names_ranks or name not in explained:
-                found[cause.kind, cause.subject] = cause, {name}
+                found[_key(cause)] = cause, {name}
         return found
 
     def _remembering(self, links: Links, now_s: float) -> Links:
@@ -176,6 +176,10 @@ class CauseWatch:
             else:
                 del self._lately[flow]
         return replace(links, lately={flow: frozenset(crossed) for flow, crossed in self._lately.items()})
+
+
+def _key(cause: Cause) -> Key:
+    return cause.kind, ", ".join(cause.between) or cause.subject
 
 
 def described(found: Diagnosis) -> str:

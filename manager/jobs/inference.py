@@ -14,7 +14,7 @@ from manager.jobs.membership import UNKNOWN, Group, Owner, Owners, Together, gro
 from manager.jobs.periods import Change, changes
 from manager.jobs.rhythm import CLEAR, CLEARER, activity, rhythm
 from manager.jobs.stragglers import Lateness, lateness
-from manager.jobs.symptoms import Symptoms, symptoms
+from manager.jobs.symptoms import OVER, Symptoms, symptoms
 from manager.jobs.windows import BINS, LONG, SHORT, Window
 
 LEAST_BURSTS = 12
@@ -25,9 +25,6 @@ MOST_COMPARED = 8
 
 MUCH_LONGER, HARDLY = 1.5, 0.04
 """Than the median; and in this share of iterations."""
-
-OVER = 2.0
-"""Iterations: what has sent nothing for so long is over."""
 
 Ints = NDArray[np.int64]
 
@@ -178,7 +175,7 @@ def _job(
         confidence=one.likeness,
         likeness=likeness,
         window=window,
-        lately=symptoms(mine, members, starts_ns, latest_ns),
+        lately=symptoms(mine, members, starts_ns, latest_ns=latest_ns, now_ns=now_ns),
         nics_of={
             (owner.host, owner.pid): flows[i].flow.src
             for i in reversed(one.flows)

@@ -1,24 +1,24 @@
 """Who makes the others of a job wait. Pure.
 
 All others wait for a straggler, so all have the same iterations. Where all begin an iteration by themselves, as in a ring, it
-is late with what it sends first in it. Where some begin when they are sent something, it takes longer than others in its role, at an
-end or between others: in a tree from what it is sent to what it then sends; in a pipeline from when it is first sent something of an
-iteration to when it first sends it on, as later microbatches come while it still computes. On one timeline all show in the bursts.
+is late with what it sends first in it, and was idle for longer than others before that: what comes to it over a slow link makes it
+late as well, and that is not its own doing. Where some begin when they are sent something, it takes longer than others in its role,
+at an end or between others: in a tree from what it is sent to what it then sends; in a pipeline from when it is first sent something
+of an iteration to when it first sends it on, as later microbatches come while it still computes. On one timeline all show in the
+bursts.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.clocksync.graph.robust import MEDIAN_ERROR, centre
+from manager.jobs.bounds import bounds, by_iteration, first_ns, over_ns
 from manager.jobs.flows import FlowBursts, Rows
 from manager.jobs.kinds import SYMMETRIC, Communicator
-
-PHASES, QUIET = 50, 0.1
-"""Into so many parts an iteration is divided; quiet are those in which less than this share of the most begins."""
 
 LEAST_ITERATIONS = 6
 LEAST_LATE_NS = 10_000_000
@@ -34,8 +34,9 @@ PASSING = ("pipeline", "chain")
 LONG_GAP = 0.6
 """Of the longest gap between the beginnings of a flow's bursts in an iteration: those after one so long are the first of an iteration."""
 
-SURE = 4.0
-"""Standard errors of the median."""
+SURE = 5.0
+"""Standard errors of the median. It is looked at again and again, for each rank; how much one varies is known as well as how much the
+others do, as of few iterations it may seem to vary little by chance."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -69,35 +70,44 @@ def lateness(flows: Sequence[FlowBursts], members: Sequence[Communicator], start
     if len(starts_ns) <= LEAST_ITERATIONS:
         return []
     period_ns = float(np.diff(starts_ns).mean())
-    bounds_ns = starts_ns + _quiet_ns(flows, starts_ns, period_ns)
-    found = []
+    bounds_ns = bounds(flows, starts_ns)
+    found: list[Lateness] = []
     for communicator in members:
         is_passing = communicator.kind in PASSING
         times = (_passed if is_passing else _times)(flows, communicator, bounds_ns)
+        late: list[Lateness] = []
         for role in _roles(flows, communicator):
             alike = {nic: times[nic] for nic in role if nic in times}
             least_ns = _least_passed_ns(alike) if is_passing else least_late_ns(period_ns)
-            found += judged(alike, least_ns)
+            late += judged(alike, least_ns)
+        if communicator.kind in SYMMETRIC:
+            late = _by_themselves(late, _idle(flows, times, bounds_ns), least_late_ns(period_ns))
+        found += late
     return sorted(found, key=lambda one: (-one.late_ns, one.nic))
 
 
-def _quiet_ns(flows: Sequence[FlowBursts], starts_ns: Ints, period_ns: float) -> int:
-    """The middle of the longest time of an iteration in which hardly anything begins, from its beginning; negative before it.
+def _by_themselves(late: Sequence[Lateness], idle: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
+    """The same, where only those are stragglers that were idle for longer than others before they began."""
+    slow = {each.nic for each in judged(idle, least_ns) if each.is_straggler}
+    return [replace(one, is_straggler=one.is_straggler and one.nic in slow) for one in late]
 
-    Where an iteration begins is a matter of which flows it was found by: those of a straggler begin when the others have long begun.
+
+def _idle(flows: Sequence[FlowBursts], first: Mapping[str, Floats], bounds_ns: Ints) -> dict[str, Floats]:
+    """How long before each NIC's first burst of an iteration all was over that it sent or was sent in the last one.
+
+    Args:
+        flows: all of the job.
+        first: when each NIC begins to send, from the bound of the iteration, in ns, shape (iterations,).
+        bounds_ns: of iterations, shape (iterations + 1,).
+
+    Returns:
+        In ns, shape (iterations,), NaN where it is not known.
     """
-    begins = np.concatenate([each.left["start_ns"] for each in flows])
-    begins = begins[(begins >= starts_ns[0]) & (begins < starts_ns[-1])]
-    phase = ((begins - _bound(begins, starts_ns)) / period_ns * PHASES).astype(np.intp) % PHASES
-    counts = np.bincount(phase, minlength=PHASES)
-    quiet = np.tile(counts < QUIET * counts.max(), 2)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], quiet, [False]]).astype(np.int8)))
-    if not len(edges):
-        return 0
-    lengths = edges[1::2] - edges[::2]
-    longest = int(np.argmax(lengths))
-    middle = float(edges[2 * longest] + lengths[longest] / 2) % PHASES
-    return round((middle - PHASES) / PHASES * period_ns)
+    mine: defaultdict[str, list[Rows]] = defaultdict(list)
+    for each in flows:
+        mine[each.flow.src].append(each.left)
+        mine[each.flow.dst].append(each.arrived)
+    return {nic: begins_ns + over_ns(mine[nic], bounds_ns[:-1]) for nic, begins_ns in first.items()}
 
 
 def _roles(flows: Sequence[FlowBursts], communicator: Communicator) -> list[list[str]]:
@@ -119,8 +129,10 @@ def _times(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: I
     for each in flows:
         sent[each.flow.src].append(each.left)
         came[each.flow.dst].append(each.arrived)
-    read = _first if communicator.kind in SYMMETRIC else _own
-    return {nic: read(sent[nic], came[nic], bounds_ns) for nic in communicator.members if nic in sent}
+    members = [nic for nic in communicator.members if nic in sent]
+    if communicator.kind in SYMMETRIC:
+        return {nic: first_ns(sent[nic], bounds_ns) for nic in members}
+    return {nic: _own(sent[nic], came[nic], bounds_ns) for nic in members}
 
 
 def _passed(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: Ints) -> dict[str, Floats]:
@@ -149,7 +161,7 @@ def _between(came_ns: Ints, sent_ns: Ints, bounds_ns: Ints) -> Floats:
     """From the last that came to each that was sent, shape (iterations,)."""
     place = np.searchsorted(came_ns, sent_ns, "right") - 1
     took = (sent_ns - came_ns[place.clip(0)]).astype(np.float64) if len(came_ns) else np.zeros(len(sent_ns))
-    return _by_iteration(sent_ns[place >= 0], took[place >= 0], bounds_ns, np.fmin)
+    return by_iteration(sent_ns[place >= 0], took[place >= 0], bounds_ns, np.fmin)
 
 
 def _least_passed_ns(alike: Mapping[str, Floats]) -> float:
@@ -173,17 +185,18 @@ def judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
     if len(times) < 2:
         return []
     table = np.array(list(times.values()))
-    found = []
-    for i, nic in enumerate(times):
-        others = _medians(np.delete(table, i, axis=0))
-        late = table[i] - others
-        late = late[np.isfinite(late)]
-        if len(late) < LEAST_ITERATIONS:
-            continue
-        middle, spread = centre(late)
-        error = MEDIAN_ERROR * spread / len(late) ** 0.5
-        found.append(Lateness(nic, round(middle), middle > max(least_ns, SURE * error)))
-    return found
+    late = {nic: table[i] - _medians(np.delete(table, i, axis=0)) for i, nic in enumerate(times)}
+    known = {nic: each[np.isfinite(each)] for nic, each in late.items()}
+    centres = {
+        nic: (*centre(each), len(each)) for nic, each in known.items() if len(each) >= LEAST_ITERATIONS
+    }
+    usual = float(np.median([spread for _, spread, _ in centres.values()])) if centres else 0.0
+    return [
+        Lateness(
+            nic, round(middle), middle > max(least_ns, SURE * MEDIAN_ERROR * max(spread, usual) / count**0.5)
+        )
+        for nic, (middle, spread, count) in centres.items()
+    ]
 
 
 def _medians(table: Floats) -> Floats:
@@ -197,12 +210,6 @@ def _medians(table: Floats) -> Floats:
     return found
 
 
-def _first(sent: Sequence[Rows], _came: Sequence[Rows], bounds_ns: Ints) -> Floats:
-    """When it begins to send, from the bound of the iteration."""
-    begins = np.sort(np.concatenate([rows["start_ns"] for rows in sent]))
-    return _by_iteration(begins, (begins - _bound(begins, bounds_ns)).astype(np.float64), bounds_ns, np.fmin)
-
-
 def _own(sent: Sequence[Rows], came: Sequence[Rows], bounds_ns: Ints) -> Floats:
     """The longest time from what it was sent, or has sent, to what it sends then."""
     if not came:
@@ -214,18 +221,4 @@ def _own(sent: Sequence[Rows], came: Sequence[Rows], bounds_ns: Ints) -> Floats:
     arriving = np.sort(np.concatenate([rows["start_ns"] for rows in came]))
     arrived = np.sort(np.concatenate([rows["end_ns"] for rows in came]))
     own[np.searchsorted(arriving, begins, "left") > np.searchsorted(arrived, begins, "right")] = 0.0
-    return _by_iteration(begins, own, bounds_ns, np.fmax)
-
-
-def _bound(at_ns: Ints, bounds_ns: Ints) -> Ints:
-    found: Ints = bounds_ns[(np.searchsorted(bounds_ns, at_ns, "right") - 1).clip(0)]
-    return found
-
-
-def _by_iteration(at_ns: Ints, values: Floats, bounds_ns: Ints, of: "np.ufunc") -> Floats:
-    """One of the values in each iteration, NaN where there is none, shape (iterations,)."""
-    place = np.searchsorted(bounds_ns, at_ns, "right") - 1
-    inside = (place >= 0) & (place < len(bounds_ns) - 1)
-    found = np.full(len(bounds_ns) - 1, np.nan)
-    of.at(found, place[inside], values[inside])
-    return found
+    return by_iteration(begins, own, bounds_ns, np.fmax)

@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|cold-start|timelines|kinks|manoeuvres|takeovers|solve|incast|jobs|liveness|faults|no-faults|page`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|timelines|kinks|manoeuvres|takeovers|solve|incast|jobs|causes|liveness|faults|no-faults|page`, each with --seed and --json."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from rich.table import Table
 from cwdp.cli.output import emit
 from manager.config import DEFAULT_PAGE
 from tools.clocks import KINDS, ClockKind
+from tools.sim.causes.judging import figures as cause_figures
 from tools.sim.clocks.clos import ClosOptions, ClosSimulation
 from tools.sim.clocks.manoeuvres import of_kind
 from tools.sim.clocks.solve import solve
@@ -89,6 +90,17 @@ def page_command(*, pods: int, cores: int, hosts: int, listen: str, seconds: flo
 def jobs_command(*, seeds: int, seed: int, as_json: bool) -> None:
     """How well jobs, their iterations and stragglers are inferred from when queue pairs send."""
     _print(figures(range(seed, seed + seeds)), as_json=as_json)
+
+
+@main.command("causes")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="So many cases of each kind."
+)
+@_seed
+@_json
+def causes_command(*, seeds: int, seed: int, as_json: bool) -> None:
+    """How well and how soon it is said why jobs are slow, and how seldom where they are not."""
+    _print(cause_figures(range(seed, seed + seeds)), as_json=as_json)
 
 
 @main.command("two-node")

@@ -102,3 +102,28 @@ async def test_jobs_that_cannot_be_inferred_or_explained_end_nothing(monkeypatch
     await end(inferring)
     assert (looked[:3], explained[:2]) == ([({}, 7)] * 3, [{}, {}])
     assert taken[:4] == [[], [], [], []]
+
+
+@pytest.mark.parametrize(("look", "most_s"), [(_waits, 0.39), (_works, 10.0)])
+@asynchronous
+async def test_jobs_are_looked_at_as_often_as_processor_time_allows(
+    look: Callable[[float], None], most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time in which others have had the processor is none of that."""
+    monkeypatch.setattr("manager.analysis.JOBS_INTERVAL_S", 0.01)
+    monkeypatch.setattr("manager.analysis.JOBS_SHARE", 0.5)
+    began_s: list[float] = []
+
+    def due(now_s: float) -> Callable[[], list[object]]:
+        began_s.append(now_s)
+        return lambda: look(now_s) or []
+
+    watch = SimpleNamespace(due=due, take=lambda _jobs: None, jobs=[])
+    causes = SimpleNamespace(due=lambda *_known: dict, take=lambda _found: None)
+    traffic = SimpleNamespace(timeline_ns=lambda _now_s: 0)
+    inferring = asyncio.create_task(_analysis(jobs=watch, causes=causes, traffic=traffic)._infer_jobs())
+    await until(lambda: len(began_s) == 3)
+    await end(inferring)
+    pauses_s = [began_s[i + 1] - began_s[i] - 0.2 for i in range(2)]
+    assert (0.01 if look is _waits else 0.39) <= min(pauses_s) + 0.01
+    assert min(pauses_s) < most_s

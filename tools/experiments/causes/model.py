@@ -1,7 +1,7 @@
 """What is done to a job, and whether what the manager says of it is right. No lab.
 
 A job of every second host runs alone. What its ranks do, a straggler or a rank that stands still, they do from the start;
-what is done to the fabric, and another job beside, begins once the manager knows how long an iteration takes.
+what is done to the fabric, and another job beside, begins once the manager knows how long an iteration takes, one after the other.
 """
 
 import random
@@ -19,6 +19,12 @@ from tools.roce.jobs import interleaved
 
 Kind = Literal["healthy", "compute", "nic", "loss", "cut", "rival", "stall", "processor"]
 KINDS: tuple[Kind, ...] = "healthy", "compute", "nic", "loss", "cut", "rival", "stall", "processor"
+
+FROM_THE_START: tuple[Kind, ...] = "compute", "stall"
+"""What ranks do; for each of these a job begins."""
+
+GROUPS = 2
+"""Of hosts, which jobs take in turns."""
 
 LATE = 0.2
 LOSS = 0.01
@@ -52,12 +58,14 @@ class Trouble:
         nic: of a rank, as HOST/IFNAME; empty where it is about none.
         link: of the lab; empty where it is about none.
         seed: draws the rest.
+        group: the group of hosts that the job is on.
     """
 
     kind: Kind
     nic: str = ""
     link: str = ""
     seed: int = 1
+    group: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,12 +89,12 @@ class Setting:
         jobs = make_jobs(
             topology,
             self.collective,
-            jobs=2,
+            jobs=GROUPS,
             buffer_bytes=self.buffer_bytes,
             compute_s=self.compute_s,
             jitter=self.jitter,
         )
-        mine, other = jobs.communicators
+        mine, other = jobs.communicators[trouble.group], jobs.communicators[1 - trouble.group]
         ends, mtu = rank_ends(topology), largest_mtu(topology.spec.mtu)
         first, second = random.Random(f"{trouble.kind} {trouble.seed} queue pairs").sample(range(2**31), 2)
         settings: Json = {"jitter": self.jitter, "mtu": mtu, "timeout_ns": PATIENT_NS}
@@ -97,17 +105,23 @@ class Setting:
             plan_collective(ends, [other], seed=second, **settings),
         )
 
+    def job_name(self, topology: Topology, trouble: Trouble) -> str:
+        """What the manager calls the job that is looked at: its first host."""
+        return interleaved(topology.hosts, GROUPS)[trouble.group].members[0]
 
-def draw(kind: Kind, topology: Topology, seed: int) -> Trouble:
+
+def draw(kind: Kind, topology: Topology, seed: int, group: int = 0) -> Trouble:
     """One of the job's NICs, and its link or one between a leaf and a spine."""
     rng = random.Random(f"{kind} {seed}")
-    host = rng.choice(interleaved(topology.hosts, 2)[0].members)
+    host = rng.choice(interleaved(topology.hosts, GROUPS)[group].members)
     nic = topology.nics[host][0]
     if kind in ("loss", "cut"):
         between = [name for name, link in topology.links.items() if link.a.node in topology.switches]
-        return Trouble(kind, link=rng.choice(sorted(between)), seed=seed)
+        return Trouble(kind, link=rng.choice(sorted(between)), seed=seed, group=group)
     link = topology.links_of(host)[0]
-    return Trouble(kind, nic=f"{host}/{nic.name}", link=link.name if kind == "nic" else "", seed=seed)
+    return Trouble(
+        kind, nic=f"{host}/{nic.name}", link=link.name if kind == "nic" else "", seed=seed, group=group
+    )
 
 
 @dataclass(frozen=True)
@@ -153,6 +167,11 @@ def judge(
         outcome = "wrong"
     said = [f"{row['kind']} {row['subject']}" for row in told]
     return Verdict(trouble, outcome, after_s, said, len(others))
+
+
+def has_right(trouble: Trouble, topology: Topology, causes: Iterable[Json]) -> bool:
+    """Whether what was done is among what was told."""
+    return any(_is_right(trouble, topology, row) for row in causes)
 
 
 def _is_right(trouble: Trouble, topology: Topology, row: Json) -> bool:

@@ -2,23 +2,20 @@
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import BURST_ROW, EGRESS, INGRESS, packed_address
 from tools.roce.collective.plan import Communicator, Plan, plan_collective
-from tools.roce.flows import Endpoint, Flow
+from tools.roce.flows import Endpoint
+from tools.sim.jobs.running import OWD_NS, WELL, Call, Conditions, Span, run
 
 Nic = tuple[str, str]
-Span = tuple[int, int, int]
-"""A message: when its first byte leaves and its last one, in ns, and its length."""
-
 GAP_NS = 10_000_000
-OWD_NS = 20_000
-RATE_BPS = 10e9
 EPOCH_NS = 1_700_000_000 * 10**9
 
 
@@ -46,25 +43,44 @@ class World:
         rings: bursts of each NIC, dtype BURST_ROW, in no order.
         jobs: of each job, its flows as (source NIC, target NIC, destination QPN).
         starts_ns: of each job, when its first rank began each iteration, on the timeline.
+        calls: of each job what each of its ranks did in its iterations, in ns from `EPOCH_NS`.
     """
 
     owners: dict[bytes, str]
     rings: dict[Nic, NDArray[np.void]]
     jobs: list[set[tuple[str, str, int]]]
     starts_ns: list[NDArray[np.int64]]
+    calls: list[list[list[Call]]] = field(default_factory=list)
 
 
-def play(jobs: Sequence[Plan], ends: dict[str, Endpoint], seconds: float, *, seed: int = 1) -> World:
-    """Let jobs run beside each other, without getting into each other's way."""
+def play(
+    jobs: Sequence[Plan],
+    ends: dict[str, Endpoint],
+    seconds: float,
+    *,
+    seed: int = 1,
+    conditions: Sequence[Conditions] = (),
+) -> World:
+    """Let jobs run beside each other, without getting into each other's way.
+
+    Args:
+        jobs: what their ranks do.
+        ends: where NICs are, by name.
+        seconds: until when.
+        seed: draws when jobs begin, in the first second, and how ranks vary.
+        conditions: what is done to the first ones.
+    """
     names = {str(end.address): name for name, end in ends.items()}
     rows: dict[Nic, list[NDArray[np.void]]] = {}
     flows: list[set[tuple[str, str, int]]] = []
     starts: list[NDArray[np.int64]] = []
-    for number, plan in enumerate(jobs):
-        spans, started_ns = _run(plan, round(seconds * 1e9), random.Random(f"{seed} {number}"))
-        starts.append(started_ns)
+    calls: list[list[list[Call]]] = []
+    for number, (plan, done) in enumerate(zip_longest(jobs, conditions, fillvalue=WELL)):
+        ran = run(plan, round(seconds * 1e9), random.Random(f"{seed} {number}"), done)
+        starts.append(EPOCH_NS + ran.starts_ns)
+        calls.append(ran.calls)
         flows.append(set())
-        for flow, sent in zip(plan.flows, spans, strict=True):
+        for flow, sent in zip(plan.flows, ran.spans, strict=True):
             src, dst = (names[str(end.address)] for end in (flow.source, flow.target))
             flows[-1].add((src, dst, flow.remote_qpn))
             for nic, far, direction, late_ns in ((src, dst, EGRESS, 0), (dst, src, INGRESS, OWD_NS)):
@@ -73,7 +89,7 @@ def play(jobs: Sequence[Plan], ends: dict[str, Endpoint], seconds: float, *, see
                     _bursts(sent, addr, flow.remote_qpn, direction, late_ns)
                 )
     owners = {packed_address(address): name for address, name in names.items()}
-    return World(owners, {nic: np.concatenate(parts) for nic, parts in rows.items()}, flows, starts)
+    return World(owners, {nic: np.concatenate(parts) for nic, parts in rows.items()}, flows, starts, calls)
 
 
 def spoiled(world: World, rng: np.random.Generator) -> World:
@@ -88,7 +104,7 @@ def spoiled(world: World, rng: np.random.Generator) -> World:
         )
         second["start_ns"], second["bytes"] = middle, first["bytes"] // 2
         rings[nic] = np.concatenate([kept, second])
-    return World(world.owners, rings, world.jobs, world.starts_ns)
+    return replace(world, rings=rings)
 
 
 def with_noise(world: World, rng: np.random.Generator, per_nic: int, seconds: float) -> World:
@@ -105,7 +121,7 @@ def with_noise(world: World, rng: np.random.Generator, per_nic: int, seconds: fl
             for nic, far, direction in ((src, dst, EGRESS), (dst, src, INGRESS)):
                 key = named(nic)
                 rings[key] = np.concatenate([rings[key], _bursts(spans, addresses[far], qpn, direction, 0)])
-    return World(world.owners, rings, jobs, world.starts_ns)
+    return replace(world, rings=rings, jobs=jobs)
 
 
 def micro_batches(
@@ -153,43 +169,6 @@ def job(
         compute_ns=round(compute_ms * 1e6),
     )
     return plan_collective(ends, [one], **settings)  # type: ignore[arg-type]
-
-
-def _run(plan: Plan, until_ns: int, rng: random.Random) -> tuple[list[list[Span]], NDArray[np.int64]]:
-    """The messages of each flow, and when the first rank began its iterations."""
-    spans: list[list[Span]] = [[] for _ in plan.flows]
-    taken = [0] * len(plan.flows)
-    begun_ns = rng.randrange(10**9)
-    at_ns, place = [begun_ns] * len(plan.ranks), [0] * len(plan.ranks)
-    starts: list[int] = []
-    going = True
-    while going:
-        going = False
-        for r, rank in enumerate(plan.ranks):
-            while at_ns[r] < until_ns:
-                step = rank.steps[place[r] % len(rank.steps)]
-                if any(taken[i] >= len(spans[i]) for i in step.inputs):
-                    break
-                going = True
-                if place[r] % len(rank.steps) == 0 and r == 0:
-                    starts.append(at_ns[r])
-                arrived = [spans[i][taken[i]][1] + OWD_NS for i in step.inputs]
-                for i in step.inputs:
-                    taken[i] += 1
-                jitter = rng.uniform(-step.jitter_ns, step.jitter_ns)
-                at_ns[r] = max([at_ns[r], *arrived]) + round(step.compute_ns + jitter)
-                for i in step.outputs:
-                    spans[i].append(_message(plan.flows[i], spans[i], at_ns[r]))
-                place[r] += 1
-                if place[r] % len(rank.steps) == 0:
-                    mine = {i for step in rank.steps for i in step.outputs}
-                    at_ns[r] = max([at_ns[r], *(spans[i][-1][1] + 2 * OWD_NS for i in mine)])
-    return spans, EPOCH_NS + np.array(starts, np.int64)
-
-
-def _message(flow: Flow, before: list[Span], at_ns: int) -> Span:
-    begins = max(at_ns, before[-1][1] if before else 0)
-    return begins, begins + round(8e9 * flow.message_bytes / RATE_BPS), flow.message_bytes
 
 
 def _bursts(spans: Sequence[Span], addr: bytes, qpn: int, direction: int, late_ns: int) -> NDArray[np.void]:

@@ -6,9 +6,9 @@ import pytest
 from manager.causes.rules import explain
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
+from manager.jobs.pauses import Pauses
 from manager.jobs.stragglers import Lateness
-from manager.jobs.symptoms import Pauses
-from tests.unit.manager.causes.cases import case, finding, job, links, ring
+from tests.unit.manager.causes.cases import NICS, case, finding, job, links, ring
 
 RING = ring()
 OTHER = ring(("h2/nic0", "h3/nic0", "h1/nic0", "h4/nic0"))
@@ -201,3 +201,26 @@ def test_a_queue_beside_a_link_that_nothing_is_sent_over_is_that_links_doing(kin
     found = explain(case(job(flows, took_ms=900), known))
     assert found is not None
     assert (found.kind, found.subject) == ("link", "l1 - s2")
+
+
+def test_where_packets_wait_for_longer_at_a_link_that_another_job_shares_a_nic_that_stands_out_is_not_it() -> (
+    None
+):
+    rival = job(ring(NICS[::-1]), took_ms=400)
+    queued = {("l1", "s1"): 20_000.0, ("s1", "l2"): 18_000.0, ("l2", "s1"): 19_000.0, ("s1", "l1"): 19_000.0}
+    known = links([*RING, *rival.flows], queue_us=queued | {("h3/nic0", "l2"): 3_000.0})
+    found = explain(case(job(took_ms=700), known, other=rival))
+    assert found is not None
+    assert (found.kind, found.subject) == ("contention", "l1 > s1")
+    slow = links([*RING, *rival.flows], queue_us={("h3/nic0", "l2"): 30_000.0})
+    found = explain(case(job(took_ms=700), slow))
+    assert found is not None
+    assert (found.kind, found.subject) == ("nic", "h3/nic0")
+
+
+def test_a_job_that_is_over_is_nobodys_rival() -> None:
+    rival = job(ring(NICS[::-1]), took_ms=400, silent_ns=15 * 10**9)
+    known = links([*RING, *rival.flows], queue_us={("l1", "s1"): 20_000.0})
+    found = explain(case(job(took_ms=700), known, other=rival))
+    assert found is not None
+    assert not any("shared" in each for each in found.evidence)

@@ -5,7 +5,7 @@ from manager.causes.usual import REMEMBERED_S
 from manager.causes.watch import GONE_LOOKS, LATELY_S, SEEN, UNKNOWN_SEEN, CauseWatch
 from manager.collectives.store import CollectiveStore
 from manager.jobs.stragglers import Lateness
-from tests.unit.manager.causes.cases import finding, job, links, ring
+from tests.unit.manager.causes.cases import NICS, finding, job, links, ring
 
 LATE = (Lateness("h3/nic0", 60_000_000, True),)
 SLOW = job(took_ms=560, late=LATE)
@@ -114,3 +114,15 @@ def test_what_a_moment_told_wrongly_is_not_usual() -> None:
     fleet.look(1, a=job(took_ms=300))
     fleet.look(10, a=job())
     assert (fleet.watch.usual_ns(job()), fleet.events) == (500e6, [])
+
+
+def test_jobs_that_meet_now_at_one_link_now_at_another_are_one_cause() -> None:
+    fleet = Fleet()
+    rival = job(ring(NICS[::-1]))
+    fleet.look(4, a=job(), b=rival)
+    for link in (("l1", "s1"), ("l2", "s1")):
+        fleet.known = links([*ring(), *rival.flows], queue_us={link: 20_000.0})
+        fleet.look(1, a=job(took_ms=700), b=job(ring(NICS[::-1]), took_ms=700))
+    (one,) = fleet.watch.current
+    assert (one.cause.kind, one.cause.subject, one.jobs) == ("contention", "l2 > s1", {"a", "b"})
+    assert [kind for kind, _ in fleet.events] == ["job_slow"]

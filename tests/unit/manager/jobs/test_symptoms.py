@@ -7,7 +7,8 @@ from cwdp.shared.bus.records import BURST_ROW
 from manager.jobs.flows import Flow, FlowBursts
 from manager.jobs.inference import Job, infer
 from manager.jobs.kinds import Communicator
-from manager.jobs.symptoms import Pauses, Symptoms, symptoms
+from manager.jobs.pauses import Pauses
+from manager.jobs.symptoms import Symptoms, symptoms
 from manager.jobs.windows import SHORT
 from tools.sim.jobs.world import EPOCH_NS, World, ends_of, job, play
 
@@ -78,7 +79,8 @@ def paused(first: str, slow: tuple[int, ...], behind_ms: int = 40) -> Pauses | N
         starts_ms.append(at + (580 if i in slow else 500))
     flows = [_flow(nic, far, spans[nic]) for nic, far in (nics, nics[::-1])]
     starts_ns = np.array(starts_ms, np.int64) * 10**6
-    return symptoms(flows, [Communicator(nics, "pair")], starts_ns, int(starts_ns[-1])).pauses
+    now_ns = int(starts_ns[-1])
+    return symptoms(flows, [Communicator(nics, "pair")], starts_ns, latest_ns=now_ns, now_ns=now_ns).pauses
 
 
 def _flow(src: str, dst: str, spans_ms: list[tuple[int, int]]) -> FlowBursts:
