@@ -98,7 +98,7 @@ class IbSpreads:
         self._ends: dict[str, _Key] = {}
         self._members, self._subnets, self._verbs, self._note = members, subnets, verbs, note
         self._spreads: dict[str, dict[_Key, Spread]] = {}
-        self._paths: dict[int, Paths] = {}
+        self._paths: dict[tuple[int, int], Paths] = {}
         self._missing_s: dict[_Key, float] = {}
         self._loads_s: dict[frozenset[str], float] = {}
         self._quiet = Quiet()
@@ -186,7 +186,7 @@ class IbSpreads:
         left = dict(ports)
         self._paths, before = {}, self._paths
         for now in self._subnets.now:
-            name = int(now.subnet.guids[0])
+            name = now.subnet.key
             paths = self._paths[name] = before.get(name) or Paths(now, now_s)
             paths.see(now, now_s)
             placed = []

@@ -88,6 +88,23 @@ class Subnet:
         return np.flatnonzero(self.kinds == SWITCH)
 
     @cached_property
+    def ends(self) -> frozenset[tuple[int, int]]:
+        """Each port by the GUID of its node and its number. No two subnets have one in common, though an adapter may be in both."""
+        guids = self.guids[self.ports["node"]].tolist()
+        return frozenset(zip(guids, self.ports["number"].tolist(), strict=True))
+
+    @cached_property
+    def key(self) -> tuple[int, int]:
+        """Of all subnets this one: its first switch's first port; where it has no switch its first port."""
+        is_switch = self.kinds[self.ports["node"]] == SWITCH
+        row = int(np.argmax(is_switch)) if len(is_switch) else 0
+        return (
+            (int(self.guids[self.ports["node"][row]]), int(self.ports["number"][row]))
+            if len(is_switch)
+            else (0, 0)
+        )
+
+    @cached_property
     def links(self) -> NDArray[np.int32]:
         """Each link once: the rows of its two ports, the lower first, shape (links, 2)."""
         rows = np.arange(len(self.ports), dtype=np.int32)
