@@ -4,11 +4,10 @@ Ports are asked in the order of their distance from this host, so a link that is
 in vain. What has changed of a port, but for its link, is taken over; a link that came or went needs a new sweep.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +23,20 @@ from cwdp.ib.attributes import (
     read_manager,
     read_port,
 )
-from cwdp.ib.counters import Reading, ask_class, ask_counters, counts_wide, reading
+from cwdp.ib.counters import Reading
+from cwdp.ib.counting import Counting
 from cwdp.ib.partitions import read_keys
 from cwdp.ib.snapshot import ends_of, snapshot
 from cwdp.ib.sweep import End, Fabric, sweep
 from cwdp.ib.tables import Tables, read_tables
-from cwdp.ib.umad import Request
+from cwdp.ib.umad import DATA_BYTES, Request
 from cwdp.shared.ib.routes import Routes
 from cwdp.shared.ib.subnet import SWITCH, Subnet
 
 _T = TypeVar("_T")
+
+_Block = tuple[int, int | None]
+"""Of a table: its switch by its place, and which; None for the highest LID in it."""
 
 Keys = Mapping[End, tuple[int, ...]]
 
@@ -43,14 +46,11 @@ MOST_BLOCKS = 4_096
 AT_A_TIME = 128
 """So few that it takes no longer than a second if a link goes at that moment and all behind it is asked for in vain."""
 
-PORT_TRIES, OTHER_TRIES = 2, 1
+PORT_TRIES, TABLE_TRIES = 2, 1
 
 MOST_IN_VAIN, SWEEPS = 32, 3
 """Where all answered before, a sweep is begun anew after so many requests in vain: a link went while it was under way. The last of
 so many is taken as it is."""
-
-QUIET_S, MOST_MISSED = 30.0, 3
-"""A port that has not told its counters so often one after the other is not asked for so long."""
 
 
 class Change(Enum):
@@ -64,11 +64,12 @@ class Change(Enum):
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """Requests that are ready, with what each is for."""
+class _Batch(Generic[_T]):
+    """Requests that are ready, with what each is for, and what was told last time."""
 
     made: Any
-    of: Sequence[Any]
+    of: Sequence[_T]
+    before: NDArray[np.uint8]
 
 
 class Polled:
@@ -100,24 +101,19 @@ class Polled:
         self.changed: list[int] = []
         self._row = {end: row for row, end in enumerate(self.ends)}
         self._levels = self._by_distance()
-        self._raw: dict[End, bytes] = {}
         self._blocks, self._next = self._table_batches(), 0
-        self._counted: list[_Batch] | None = None
-        self._missed = Counter[int]()
-        self._quiet: dict[int, float] = {}
+        self._counting, self._is_reach_known = Counting(asker, self.ends, self.wide), False
 
     def look_at_ports(self) -> Change:
         """Whether links and ports are as they were."""
         found = Change.NOTHING
         for batch in self._levels:
-            told = self._asker.ask_again(batch.made, len(batch.of), PORT_TRIES)
-            for end, data in zip(batch.of, told, strict=True):
-                if data is None:
-                    return Change.LINKS
-                if data == self._raw.get(end):
-                    continue
-                self._raw[end] = data
-                node, info = self.fabric.nodes[end.guid], read_port(data)
+            told = self._asker.ask_again(batch.made, PORT_TRIES)
+            if not told.came.all():
+                return Change.LINKS
+            for place in np.flatnonzero((told.data != batch.before).any(axis=1)).tolist():
+                end, batch.before[place] = batch.of[place], told.data[place]
+                node, info = self.fabric.nodes[end.guid], read_port(told.data[place].tobytes())
                 before, node.ports[end.port] = node.ports[end.port], info
                 if info.is_linked != before.is_linked:
                     return Change.LINKS
@@ -154,48 +150,29 @@ class Polled:
 
     def read_counters(self, now_s: float) -> Reading:
         """Of all ports, in the order of the subnet's; of those that are not reached nothing is known."""
-        if self._counted is None or any(until_s <= now_s for until_s in self._quiet.values()):
-            self._quiet = {row: until_s for row, until_s in self._quiet.items() if until_s > now_s}
-            self._counted = self._counter_batches()
-        answers: list[bytes | None] = [None] * (2 * len(self.ends))
-        for batch in self._counted:
-            rows = batch.of
-            told = self._asker.ask_again(batch.made, 2 * len(rows), OTHER_TRIES)
-            for place, row in enumerate(rows):
-                answers[2 * row : 2 * row + 2] = told[2 * place : 2 * place + 2]
-            missed = [row for row in rows if answers[2 * row] is None and answers[2 * row + 1] is None]
-            self._note_missed(rows, missed, now_s)
-            if 2 * len(missed) > len(rows):
-                break
-        wide = np.array([self.wide.get(end.guid, False) for end in self.ends], bool)
-        return reading(answers, now_s, wide)
-
-    def _note_missed(self, rows: Sequence[int], missed: Sequence[int], now_s: float) -> None:
-        """Ports that have told nothing this time, of those that were asked."""
-        self._missed = Counter(
-            {row: n for row, n in self._missed.items() if row not in rows or row in missed}
-        )
-        self._missed.update(missed)
-        if quiet := [row for row in missed if self._missed[row] >= MOST_MISSED]:
-            self._quiet |= dict.fromkeys(quiet, now_s + QUIET_S)
-            self._counted = None
+        if not self._is_reach_known:
+            self._counting.reach(self._reached())
+            self._is_reach_known = True
+        return self._counting.read(now_s)
 
     def _take(self, subnet: Subnet) -> None:
-        self.subnet, self._counted = subnet, None
+        self.subnet, self._is_reach_known = subnet, False
 
-    def _blocks_due(self) -> Iterator[_Batch]:
+    def _blocks_due(self) -> Iterator[_Batch[_Block]]:
         """Those of one look."""
         for _ in range(min(len(self._blocks), -(-MOST_BLOCKS // AT_A_TIME))):
             self._next = (self._next + 1) % len(self._blocks)
             yield self._blocks[self._next]
 
-    def _is_another(self, batch: _Batch) -> bool:
+    def _is_another(self, batch: _Batch[_Block]) -> bool:
         """Whether something in it is not as it was; of what does not answer that is not known."""
-        told = self._asker.ask_again(batch.made, len(batch.of), OTHER_TRIES)
-        return any(
-            data is not None and not self._is_as_before(row, block, data)
-            for (row, block), data in zip(batch.of, told, strict=True)
-        )
+        told = self._asker.ask_again(batch.made, TABLE_TRIES)
+        is_news = told.came & (told.data != batch.before).any(axis=1)
+        for place in np.flatnonzero(is_news).tolist():
+            data, batch.before[place] = told.data[place].tobytes(), told.data[place]
+            if not self._is_as_before(*batch.of[place], data):
+                return True
+        return False
 
     def _is_as_before(self, row: int, block: int | None, data: bytes) -> bool:
         tables = self._tables.ports
@@ -203,7 +180,7 @@ class Polled:
             return read_linear_top(data) // LIDS_A_BLOCK == self._tops[row] // LIDS_A_BLOCK
         return data[:LIDS_A_BLOCK] == tables[row, block * LIDS_A_BLOCK : (block + 1) * LIDS_A_BLOCK].tobytes()
 
-    def _by_distance(self) -> list[_Batch]:
+    def _by_distance(self) -> list[_Batch[End]]:
         levels: dict[int, list[End]] = {}
         for end in self.ends:
             levels.setdefault(len(self.fabric.nodes[end.guid].path), []).append(end)
@@ -213,7 +190,7 @@ class Polled:
             for part in _parts(ends)
         ]
 
-    def _table_batches(self) -> list[_Batch]:
+    def _table_batches(self) -> list[_Batch[_Block]]:
         """All switches' highest LIDs first, then all blocks."""
         switches = sorted(self._tables.row.items(), key=lambda item: item[1])
         paths = [self.fabric.nodes[guid].path for guid, _ in switches]
@@ -221,7 +198,7 @@ class Polled:
             0 if data is None else read_linear_top(data)
             for data in self._asker.ask([ask_switch(path) for path in paths])
         ]
-        of: list[tuple[int, int | None]] = [(row, None) for row in range(len(paths))]
+        of: list[_Block] = [(row, None) for row in range(len(paths))]
         for row, top in enumerate(self._tops):
             of += [(row, block) for block in range(1 + top // LIDS_A_BLOCK) if top]
         return [
@@ -235,27 +212,8 @@ class Polled:
             for part in _parts(of)
         ]
 
-    def _counter_batches(self) -> list[_Batch]:
-        lids = self._reached()
-        rows = [row for row in np.flatnonzero(lids).tolist() if row not in self._quiet]
-        numbers = self.subnet.ports["number"].tolist()
-        self._ask_classes({self.ends[row].guid: int(lids[row]) for row in rows})
-        return [
-            self._batch(part, [one for row in part for one in ask_counters(int(lids[row]), numbers[row])])
-            for part in _parts(rows)
-        ]
-
-    def _ask_classes(self, lids: Mapping[int, int]) -> None:
-        """What nodes can count, of those of which it is not known, by their LIDs."""
-        guids = [guid for guid in lids if guid not in self.wide]
-        made = self._asker.prepare([ask_class(lids[guid]) for guid in guids])
-        told = self._asker.ask_again(made, len(guids), OTHER_TRIES)
-        self.wide |= {
-            guid: counts_wide(data) for guid, data in zip(guids, told, strict=True) if data is not None
-        }
-
-    def _batch(self, of: Sequence[Any], requests: Sequence[Request]) -> _Batch:
-        return _Batch(self._asker.prepare(requests), of)
+    def _batch(self, of: Sequence[_T], requests: Sequence[Request]) -> _Batch[_T]:
+        return _Batch(self._asker.prepare(requests), of, np.zeros((len(of), DATA_BYTES), np.uint8))
 
     def _reached(self) -> NDArray[np.int64]:
         """The LID by which each port's node is asked for its counters and can answer; 0 for none, shape (ports,)."""

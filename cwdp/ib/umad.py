@@ -1,34 +1,44 @@
 """libibumad by ctypes: management datagrams (MADs) sent and received, of which all ask and none sets.
 
-The layout of a datagram: IBTA Architecture Specification, volume 1, 13.4.2 (header) and 14.2.1 (direct routes).
+The layout of a datagram: IBTA Architecture Specification, volume 1, 13.4.2 (header) and 14.2.1 (direct routes). What the kernel has
+before it: Linux, include/uapi/rdma/ib_user_mad.h. libibumad opens devices and registers; datagrams go through the file that
+it opened, as a call of it for each of them costs more than the kernel does.
 """
 
 import ctypes
 import errno
+import os
 from collections.abc import Sequence
 from ctypes.util import find_library
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from struct import Struct
 from types import TracebackType
 from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.errors import RdmaError
 
 MAD_BYTES, DATA_AT = 256, 64
 """Where the data of a subnet management or performance attribute begins."""
 
+DATA_BYTES = MAD_BYTES - DATA_AT
+
 METHOD_GET, METHOD_GET_RESPONSE = 0x01, 0x81
 MOST_HOPS = 63
 PERMISSIVE_LID = 0xFFFF
+NO_ANSWER = -1
+"""Instead of a status: nothing came back."""
 
-_PATH_AT, _TRANSACTION_AT = 128, 8
-_TRANSACTION = Struct(">Q")
+_PATH_AT = 128
 _STATUS_BITS = 0x7FFF
 """All but the direction of a direct route."""
 
 _NO_VERSION_OF_RMPP = 0
+_NOTHING_YET = (errno.EAGAIN, 0)
+"""What a read fails with while nothing is there; the library of ibsim sets no errno."""
 
 
 class MadClass(IntEnum):
@@ -82,32 +92,31 @@ class Request:
 class Prepared:
     """Requests that can be sent as often as one likes.
 
-    Attributes:
-        buffer: one after the other, each as libibumad wants it.
-        at: where it is.
-        stride: bytes of each.
-        agents: by which each is sent.
+    Args:
+        rows: one each, dtype `row_of`, shape (requests,).
     """
 
-    def __init__(self, count: int, stride: int) -> None:
-        self.buffer, self.stride = bytearray(count * stride), stride
-        self.at = _address(self.buffer) if count else 0
-        self.agents: list[int] = []
+    def __init__(self, rows: NDArray[np.void]) -> None:
+        self.rows = rows
+        self.bytes = rows.view(np.uint8).data
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came of a request.
+class Answers:
+    """What came back.
 
     Attributes:
-        number: the transaction's.
-        status: of the datagram, 0 if all is well; None where nothing came back.
-        data: from `DATA_AT` on.
+        numbers: of the transactions, as far as they are ours (32 bits), int64, shape (answers,).
+        statuses: of the datagrams, 0 if all is well, `NO_ANSWER` for requests that come back unanswered, int32, shape (answers,).
+        data: from `DATA_AT` on, uint8, shape (answers, `DATA_BYTES`).
     """
 
-    number: int
-    status: int | None
-    data: bytes
+    numbers: NDArray[np.int64]
+    statuses: NDArray[np.int32]
+    data: NDArray[np.uint8]
 
 
 class Umad:
@@ -126,10 +135,9 @@ class Umad:
         self._port = self._lib.umad_open_port(device.encode() or None, port)
         if self._port < 0:
             raise _cannot_open(device, -self._port)
-        self._header_bytes: int = self._lib.umad_size()
+        self._file: int = self._lib.umad_get_fd(self._port)
+        self._row = row_of(self._lib.umad_size())
         self._agents: dict[MadClass, int] = {}
-        self._in = bytearray(self._header_bytes + MAD_BYTES)
-        self._in_at = _address(self._in)
 
     def __enter__(self) -> Self:
         return self
@@ -144,57 +152,67 @@ class Umad:
             self._lib.umad_unregister(self._port, agent)
         self._lib.umad_close_port(self._port)
 
-    def prepare(self, requests: Sequence[Request]) -> Prepared:
-        """Have requests ready to be sent.
+    def prepare(self, requests: Sequence[Request], timeout_ms: int) -> Prepared:
+        """Have requests ready to be sent; each comes back unanswered after so long.
 
         Raises:
             RdmaError: nobody may ask so.
         """
-        header = self._header_bytes
-        made = Prepared(len(requests), header + MAD_BYTES)
-        for place, request in enumerate(requests):
-            at = place * made.stride
-            qp, qkey = (QP1, QP1_QKEY) if request.kind is MadClass.PERFORMANCE else (0, 0)
-            self._lib.umad_set_addr(made.at + at, request.lid, qp, 0, qkey)
-            made.buffer[at + header : at + made.stride] = request.packed()
-            made.agents.append(self._agent(request.kind))
-        return made
+        rows = np.zeros(len(requests), self._row)
+        rows["timeout_ms"] = timeout_ms
+        rows["agent"] = [self._agent(one.kind) for one in requests]
+        is_general = np.array([one.kind is MadClass.PERFORMANCE for one in requests], bool)
+        rows["qp"], rows["qkey"] = is_general * QP1, is_general * QP1_QKEY
+        rows["lid"] = [one.lid for one in requests]
+        packed = b"".join(one.packed() for one in requests)
+        rows["mad"] = np.frombuffer(packed, np.uint8).reshape(-1, MAD_BYTES)
+        return Prepared(rows)
 
-    def send(self, made: Prepared, place: int, number: int, timeout_ms: int) -> None:
+    def send(self, made: Prepared, places: NDArray[np.intp], number: int) -> None:
         """Ask.
 
         Args:
             made: requests.
-            place: which of them.
-            number: of the transaction, 32 bits; no other that is under way has it.
-            timeout_ms: after which it comes back unanswered.
+            places: which of them, shape (sent,).
+            number: of the first's transaction, 32 bits, the others' follow; no other that is under way has one of these.
 
         Raises:
             RdmaError: it cannot be sent.
         """
-        at = place * made.stride
-        _TRANSACTION.pack_into(made.buffer, at + self._header_bytes + _TRANSACTION_AT, number)
-        failed = self._lib.umad_send(self._port, made.agents[place], made.at + at, MAD_BYTES, timeout_ms, 0)
-        if failed:
-            raise RdmaError(f"a management datagram cannot be sent: errno {-failed}", "see `ibstat`")
+        made.rows["number"][places] = np.arange(number, number + len(places))
+        rows, size = made.bytes, self._row.itemsize
+        try:
+            for at in (places * size).tolist():
+                os.write(self._file, rows[at : at + size])
+        except OSError as error:
+            raise RdmaError(
+                f"a management datagram cannot be sent: errno {error.errno}", "see `ibstat`"
+            ) from error
 
-    def receive(self, timeout_ms: int) -> Answer | None:
-        """The next that comes back; None where none does within so long.
+    def receive(self, least: int, most: int, timeout_ms: int) -> Answers:
+        """What has come back, so many at most; waits until so many have at least, while none takes longer than the timeout.
 
         Raises:
             RdmaError: the device is gone.
         """
-        length = ctypes.c_int(MAD_BYTES)
-        got = self._lib.umad_recv(self._port, self._in_at, ctypes.byref(length), timeout_ms)
-        if got in (-errno.ETIMEDOUT, -errno.EWOULDBLOCK):
-            return None
-        if got < 0:
-            raise RdmaError(f"no management datagram can be received: errno {-got}", "see `ibstat`")
-        mad = bytes(self._in[self._header_bytes :])
-        number = int.from_bytes(mad[8:16])
-        if self._lib.umad_status(self._in_at) or mad[3] != METHOD_GET_RESPONSE:
-            return Answer(number, None, b"")
-        return Answer(number, int.from_bytes(mad[4:6]) & _STATUS_BITS, mad[DATA_AT:])
+        came: list[bytes] = []
+        while len(came) < least:
+            failed = self._lib.umad_poll(self._port, timeout_ms)
+            if failed == -errno.ETIMEDOUT:
+                break
+            if failed:
+                raise _cannot_receive(-failed)
+            self._read(came, most)
+        return answers_of(came, self._row)
+
+    def _read(self, came: list[bytes], most: int) -> None:
+        """Take what is there, until there are so many."""
+        try:
+            while len(came) < most:
+                came.append(os.read(self._file, self._row.itemsize))
+        except OSError as error:
+            if error.errno not in _NOTHING_YET:
+                raise _cannot_receive(error.errno) from error
 
     def _agent(self, kind: MadClass) -> int:
         if kind not in self._agents:
@@ -207,9 +225,37 @@ class Umad:
         return self._agents[kind]
 
 
-def _address(buffer: bytearray) -> int:
-    """Where a buffer is, which keeps its size."""
-    return ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
+def answers_of(came: Sequence[bytes], row: np.dtype[np.void]) -> Answers:
+    """What datagrams say as the kernel gives them (`row_of`); those of another size are none."""
+    rows = np.frombuffer(b"".join(one for one in came if len(one) == row.itemsize), row)
+    is_answer = (rows["status"] == 0) & (rows["method"] == METHOD_GET_RESPONSE)
+    statuses = np.where(is_answer, rows["mad_status"].astype(np.int32) & _STATUS_BITS, NO_ANSWER)
+    return Answers(rows["number"].astype(np.int64), statuses, rows["mad"][:, DATA_AT:])
+
+
+def row_of(header_bytes: int) -> np.dtype[np.void]:
+    """A datagram as the kernel takes and gives it, behind what it has before it; the lower half of a transaction's number is ours."""
+    fields: dict[str, tuple[object, int]] = {
+        "agent": ("=u4", 0),
+        "status": ("=u4", 4),
+        "timeout_ms": ("=u4", 8),
+        "qp": (">u4", 20),
+        "qkey": (">u4", 24),
+        "lid": (">u2", 28),
+        "mad": ((np.uint8, MAD_BYTES), header_bytes),
+        "method": ("u1", header_bytes + 3),
+        "mad_status": (">u2", header_bytes + 4),
+        "number": (">u4", header_bytes + 12),
+    }
+    formats, offsets = zip(*fields.values(), strict=True)
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": list(formats),
+            "offsets": list(offsets),
+            "itemsize": header_bytes + MAD_BYTES,
+        }
+    )
 
 
 @cache
@@ -231,16 +277,18 @@ def library() -> ctypes.CDLL:
         "umad_close_port": (number, (number,)),
         "umad_register": (number, (number, number, number, ctypes.c_uint8, buffer)),
         "umad_unregister": (number, (number, number)),
-        "umad_set_addr": (number, (buffer, number, number, number, number)),
-        "umad_send": (number, (number, number, buffer, number, number, number)),
-        "umad_recv": (number, (number, buffer, ctypes.POINTER(number), number)),
-        "umad_status": (number, (buffer,)),
+        "umad_get_fd": (number, (number,)),
+        "umad_poll": (number, (number, number)),
     }
     for function, (result, arguments) in signatures.items():
         getattr(lib, function).restype = result
         getattr(lib, function).argtypes = list(arguments)
     lib.umad_init()
     return lib
+
+
+def _cannot_receive(error: int | None) -> RdmaError:
+    return RdmaError(f"no management datagram can be received: errno {error}", "see `ibstat`")
 
 
 def _cannot_open(device: str, error: int) -> RdmaError:

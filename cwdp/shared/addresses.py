@@ -19,9 +19,9 @@ class PortLids(Struct, frozen=True):
 
 
 class IbPort(Struct, frozen=True):
-    """A port of InfiniBand whose programs take its LIDs: what its host calls it, `DEVICE:PORT`, its first GID, and its LIDs."""
+    """A port of InfiniBand whose programs take its LIDs: what its host calls it (`cwdp.shared.ib.names.nic_name`), its first GID, and its LIDs."""
 
-    nic: Annotated[str, Meta(min_length=3, max_length=80)]
+    nic: Annotated[str, Meta(min_length=1, max_length=80)]
     gid: str
     lids: PortLids
 

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from manager.fabric.routes import Routes
 from manager.history.coding import LOAD, LOSS, OWD_MIN, OWD_P50, OWD_P99, QUEUE_P50, QUEUE_P99, Floats
 from manager.history.measured import Name
+from manager.ib.links import LinkRates
 from manager.links.loads import LinkLoads
 from manager.paths.owd import Extremes
 
 STALE_S = 5.0
+LINK_FIELDS = (QUEUE_P50.name, QUEUE_P99.name, LOAD.name, LOSS.name)
 
 Sums = NDArray[np.floating | np.signedinteger]
 
@@ -41,6 +43,18 @@ def of_links(loads: LinkLoads, now_s: float) -> Sample | None:
         LOSS.name: loads.loss,
     }
     return Sample(loads.routes.links, values)
+
+
+def with_infiniband(sample: Sample | None, rates: Sequence[LinkRates]) -> Sample | None:
+    """A sample of links with the loads of InfiniBand's behind the others; of these nothing else is measured."""
+    links = [link for one in rates for link in one.links]
+    if not links:
+        return sample
+    before = Sample([], {name: np.zeros(0) for name in LINK_FIELDS}) if sample is None else sample
+    unknown = np.full(len(links), np.nan)
+    more = dict.fromkeys(LINK_FIELDS, unknown) | {LOAD.name: np.concatenate([one.load_bps for one in rates])}
+    values = {name: np.concatenate([before.values[name], more[name]]) for name in LINK_FIELDS}
+    return Sample([*before.names, *links], values)
 
 
 def of_leaf_pairs(paths: Extremes, routes: Routes) -> Sample | None:

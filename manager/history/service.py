@@ -24,6 +24,7 @@ from manager.history.records import LeaderRecord, Message, Record
 from manager.history.store import FILE, is_corrupt
 from manager.history.stream import Stream
 from manager.history.writer import Disk, StoppedError, Writer
+from manager.ib.links import link_rates
 from manager.planner.events import FLEET
 from manager.state import FleetState
 
@@ -239,7 +240,8 @@ class History:
         self._findings.begin_anew()
 
     async def _measure_links(self) -> None:
-        sample = samples.of_links(self._state.links, time.monotonic())
+        rates = [link_rates(one) for one in self._state.subnets.now if one.is_fresh]
+        sample = samples.with_infiniband(samples.of_links(self._state.links, time.monotonic()), rates)
         if sample is not None:
             time_s, most_bytes = time.time(), self._rings_bytes
             await self._writer.do(

@@ -37,10 +37,9 @@ class Finding(NamedTuple):
     found: str
 
 
-def findings_of(subnet: Subnet) -> list[Finding]:
+def findings_of(subnet: Subnet, names: Names) -> list[Finding]:
     """All findings, by check."""
-    ports = Names(subnet).ports
-    return [finding for check in CHECKS.values() for finding in check(subnet, ports)]
+    return [finding for check in CHECKS.values() for finding in check(subnet, names.ports)]
 
 
 def subjects_of(subnet: Subnet) -> dict[str, int]:
@@ -61,19 +60,18 @@ def subjects_of(subnet: Subnet) -> dict[str, int]:
     }
 
 
-def names_twice(subnets: Sequence[Subnet]) -> Iterator[Finding]:
-    """Descriptions that several nodes of these subnets have."""
-    nodes: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-    for subnet in subnets:
-        names = Names(subnet)
+def names_twice(subnets: Sequence[tuple[Subnet, Names]]) -> Iterator[Finding]:
+    """Descriptions that several nodes of these subnets have; an adapter that is in several is one node."""
+    nodes: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    for subnet, names in subnets:
         first = dict(zip(subnet.ports["node"][::-1].tolist(), names.ends[::-1], strict=True))
         for node, (guid, name) in enumerate(zip(subnet.guids.tolist(), subnet.names, strict=True)):
-            nodes[name].append((guid, first.get(node, names.nodes[node])))
+            nodes[name].setdefault(guid, first.get(node, names.nodes[node]))
     for name, alike in sorted(nodes.items()):
         if name and len(alike) > 1:
-            guids = _some([f"{guid:#018x}" for guid, _ in alike])
+            guids = _some([f"{guid:#018x}" for guid in alike])
             found = f"{len(alike)} nodes have the description {name[:DESCRIPTION_BYTES]!r}: {guids}"
-            yield Finding(NAMES, "warn", tuple(end for _, end in alike), found)
+            yield Finding(NAMES, "warn", tuple(alike.values()), found)
 
 
 def in_words(about: Sequence[str]) -> str:
@@ -131,7 +129,7 @@ def _lmc(subnet: Subnet, names: Sequence[str]) -> Iterator[Finding]:
 
 
 def _names(subnet: Subnet, _: Sequence[str]) -> Iterator[Finding]:
-    yield from names_twice([subnet])
+    yield from names_twice([(subnet, Names(subnet))])
 
 
 def _routes(subnet: Subnet, names: Sequence[str]) -> Iterator[Finding]:

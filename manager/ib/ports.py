@@ -6,6 +6,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
+from cwdp.shared.ib.subnet import SubnetKey
 from manager.hosts.members import Members
 from manager.ib.balance import End
 from manager.ib.paths import Paths
@@ -29,15 +30,15 @@ class Ports:
 
     Attributes:
         by_addr: all that are told of by one host alone.
-        placed: those of them that are in a subnet as their hosts say, by the lowest GUID in it.
+        placed: those of them that are in a subnet as their hosts say, by its `Subnet.key`.
         paths: of each subnet, by the same.
         unusable: ports by why nothing is planned for them now (`UNUSABLE`).
     """
 
     def __init__(self, members: Members, subnets: Subnets) -> None:
         self.by_addr: Mapping[str, Port] = {}
-        self.placed: Mapping[int, list[Port]] = {}
-        self.paths: dict[int, Paths] = {}
+        self.placed: Mapping[SubnetKey, list[Port]] = {}
+        self.paths: dict[SubnetKey, Paths] = {}
         self.unusable: Counter[str] = Counter(dict.fromkeys(UNUSABLE, 0))
         self._members, self._subnets = members, subnets
 
@@ -53,7 +54,7 @@ class Ports:
         left, before = dict(self.by_addr), self.paths
         self.paths, placed = {}, {}
         for now in self._subnets.now:
-            name = int(now.subnet.guids[0])
+            name = now.subnet.key
             paths = self.paths[name] = before.get(name) or Paths(now, now_s)
             paths.see(now, now_s)
             placed[name] = self._placed(paths, left)

@@ -1,15 +1,13 @@
 """All InfiniBand subnets that readers tell of: several readers of one, and several that are not connected. No I/O.
 
-Readers whose subnets have a node in common read the same one; of those heard of late the one that knows the most nodes counts.
+Readers whose subnets have a port in common read the same one: an adapter may have ports in several, and LIDs are the same in all. Of those heard of late the one that knows the most nodes counts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from cwdp.shared.ib.counters import Growth
 from cwdp.shared.ib.names import Names
@@ -35,17 +33,19 @@ class SubnetNow:
         subnet: as it was read last.
         growth: of its ports' counters in the latest second; None where it is not known.
         is_fresh: whether its reader was heard of late, and can read it.
+        taken: names of nodes of the subnets before it, by name the GUID.
     """
 
     reader: str
     subnet: Subnet
     growth: Growth | None
     is_fresh: bool
+    taken: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
-        """Of its nodes and ports."""
-        return Names(self.subnet)
+        """Of its nodes and ports, other than all of the subnets before it."""
+        return Names(self.subnet, self.taken)
 
     @cached_property
     def links(self) -> tuple[DirectedLink, ...]:
@@ -111,7 +111,7 @@ class Subnets:
         """Choose who counts; readers that are gone for long are forgotten."""
         self._readers = {host: one for host, one in self._readers.items() if now_s - one.heard_s < FORGET_S}
         before = [(one.reader, id(one.subnet)) for one in self._now]
-        self._now = tuple(self._kept(one) for one in self._chosen(now_s))
+        self._now = tuple(self._named(self._chosen(now_s)))
         if [(one.reader, id(one.subnet)) for one in self._now] != before:
             self.version += 1
 
@@ -137,7 +137,7 @@ class Subnets:
 
     @property
     def now(self) -> Sequence[SubnetNow]:
-        """Each subnet once, in the order of their lowest GUIDs."""
+        """Each subnet once, always in the same order."""
         return self._now
 
     @property
@@ -157,20 +157,23 @@ class Subnets:
         known.sort(key=lambda one: (not one.is_fresh, -len(one.subnet.guids), one.reader))
         found: list[SubnetNow] = []
         for one in known:
-            if not any(_share(one.subnet, other.subnet) for other in found):
+            if all(one.subnet.ends.isdisjoint(other.subnet.ends) for other in found):
                 found.append(one)
-        return sorted(found, key=lambda one: int(one.subnet.guids[0]))
+        return sorted(found, key=lambda one: one.subnet.key)
+
+    def _named(self, chosen: Iterable[SubnetNow]) -> Iterator[SubnetNow]:
+        """Subnets with names of which no other has one."""
+        taken: dict[str, int] = {}
+        for one in chosen:
+            named = self._kept(replace(one, taken=dict(taken)))
+            taken.update(zip(named.names.nodes, named.subnet.guids.tolist(), strict=True))
+            yield named
 
     def _kept(self, one: SubnetNow) -> SubnetNow:
         """With what has been worked out of it before, if it is the same."""
         for before in self._now:
-            if before.subnet is one.subnet:
+            if before.subnet is one.subnet and before.taken == one.taken:
                 for name in ("names", "links", "leaves", "routes"):
                     if name in before.__dict__:
                         one.__dict__[name] = before.__dict__[name]
         return one
-
-
-def _share(a: Subnet, b: Subnet) -> bool:
-    """Whether two subnets have a node in common."""
-    return bool(np.isin(a.guids, b.guids, assume_unique=True).any())

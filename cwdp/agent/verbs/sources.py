@@ -16,6 +16,7 @@ from cwdp.rdma import netlink, sysfs
 from cwdp.rdma.netlink import BoundCounter
 from cwdp.rdma.port import ROCE_V2
 from cwdp.rdma.sysfs import SYSFS
+from cwdp.shared.ib.names import nic_name
 
 MOST = 4_096
 NET = Path("/sys/class/net")
@@ -58,7 +59,7 @@ def lid_sources(root: Path = SYSFS) -> list[VerbsSource]:
         lids = sysfs.port_lids(port.device, port.port, root) if port.link_layer == INFINIBAND else None
         gid = sysfs.gid(port.device, port.port, 0, root)
         if lids is not None and gid is not None:
-            name = f"{port.device}:{port.port}"
+            name = nic_name(port.device, port.port)
             found.append(VerbsSource(name, port.device, port.port, 0, gid.gid, *lids))
     return found[:MOST]
 

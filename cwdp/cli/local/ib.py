@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -15,8 +16,9 @@ from cwdp.cli.local.ib_audit import audit
 from cwdp.cli.local.ib_reading import asking, reading_options
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
+from cwdp.ib.asking import Asker
 from cwdp.ib.attributes import PortState
-from cwdp.ib.counters import ask_class, ask_counters, counts_wide, growth, reading
+from cwdp.ib.counters import Reading, Told, ask_class, ask_counters, counts_wide, growth, reading
 from cwdp.ib.partitions import read_keys
 from cwdp.ib.snapshot import ends_of, snapshot
 from cwdp.ib.sweep import End, Fabric, Node, sweep
@@ -97,17 +99,24 @@ def counters(*, seconds: float, with_all: bool, dev: str, port: int, as_json: bo
             zip(dict.fromkeys(lids), asker.ask(list(map(ask_class, dict.fromkeys(lids)))), strict=True)
         )
         wide = np.array([counts_wide(classes[lid]) for lid in lids], bool)
-        made = asker.prepare(
-            [one for lid, end in zip(lids, ends, strict=True) for one in ask_counters(lid, end.port)]
+        requests, places = ask_counters(
+            (row, lid, ends[row].port, bool(wide[row])) for row, lid in enumerate(lids)
         )
-        before = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic(), wide)
+        made = asker.prepare(requests)
+        before = _read(asker, made, places, wide)
         time.sleep(seconds)
-        after = reading(asker.ask_again(made, 2 * len(ends)), time.monotonic(), wide)
+        after = _read(asker, made, places, wide)
     grown = growth(before, after)
     told = zip(named(found.nodes, ends), grown.per_s.tolist(), grown.stuck.tolist(), strict=True)
     rows = [_counters_json(*one) for one in told]
     shown = [row for row in rows if with_all or row["stuck"] or any(row["per_s"][name] for name in TROUBLES)]
     emit({"ports": shown}, as_json=as_json, render=lambda: _counters(shown, len(rows)))
+
+
+def _read(asker: Asker, made: Any, places: NDArray[np.intp], wide: NDArray[np.bool_]) -> Reading:
+    answers, told = asker.ask_again(made), Told(len(wide))
+    told.take(places, answers.data, answers.came)
+    return reading(told, time.monotonic(), wide)
 
 
 def _lid(found: Fabric, end: End) -> int:

@@ -13,6 +13,7 @@ from cwdp.errors import CwdpError
 from cwdp.ib.snapshot import snapshot
 from cwdp.ib.sweep import sweep
 from cwdp.ib.tables import read_tables
+from cwdp.shared.ib.names import Names
 from manager.audit import summary
 from manager.ib.audit import CHECKS, Finding, findings_of, in_words
 
@@ -32,7 +33,7 @@ def audit(*, strict: bool, dev: str, port: int, as_json: bool) -> None:
     except CwdpError as error:
         error.exit_status = summary.INCOMPLETE
         raise
-    findings = findings_of(subnet)
+    findings = findings_of(subnet, Names(subnet))
     about = f"{len(subnet.guids)} nodes, {len(subnet.links)} links"
     emit(
         {

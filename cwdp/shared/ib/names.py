@@ -1,13 +1,14 @@
 """What nodes and ports of an InfiniBand subnet are called, everywhere. Pure.
 
 A host's port is a NIC, `HOST/DEVICE`, where the node description is `HOST DEVICE`, as Linux writes it: `node01 mlx5_0`. From the
-second port of a device on it is `HOST/DEVICE.PORT`. A description of one word names a host: its ports are `HOST/1`, `HOST/2`.
+second port of a device on it is `HOST/DEVICE.PORT`; the host's own agent calls its ports so, too (`nic_name`). A description of one word names a host: its ports are `HOST/1`, `HOST/2`.
 A switch goes by its description, or its GUID where it has none; its ports are `SWITCH:PORT`. A slash becomes `-`, as it parts host and NIC. Of several that
-have one name, all but the one with the lowest GUID have theirs behind it.
+have one name, all but the one with the lowest GUID have theirs behind it; of several subnets those of the later ones.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from cwdp.shared.ib.subnet import SWITCH, Subnet
 
@@ -15,16 +16,22 @@ FIRST_PORT = 1
 
 
 class Names:
-    """Of one subnet."""
+    """Of one subnet.
 
-    def __init__(self, subnet: Subnet) -> None:
-        self._subnet = subnet
+    Args:
+        subnet: it.
+        taken: names of nodes of other subnets, by name the GUID. An adapter with a port in each has one name in both.
+    """
+
+    def __init__(self, subnet: Subnet, taken: Mapping[str, int] = MappingProxyType({})) -> None:
+        self._subnet, self._taken = subnet, taken
 
     @cached_property
     def nodes(self) -> tuple[str, ...]:
         """Of each node what it is called: a switch's name, or `HOST/DEVICE`; only `HOST` where no device is told."""
         subnet = self._subnet
-        return node_names(zip(subnet.names, subnet.guids.tolist(), subnet.kinds.tolist(), strict=True))
+        nodes = zip(subnet.names, subnet.guids.tolist(), subnet.kinds.tolist(), strict=True)
+        return node_names(nodes, self._taken)
 
     @cached_property
     def ends(self) -> tuple[str, ...]:
@@ -54,16 +61,23 @@ class Names:
         return {end: row for row, end in enumerate(self.ends) if kinds[node[row]] != SWITCH}
 
 
-def node_names(nodes: Iterable[tuple[str, int, int]]) -> tuple[str, ...]:
-    """Of each node, all of a subnet: its description, GUID and kind, by ascending GUIDs."""
+def node_names(
+    nodes: Iterable[tuple[str, int, int]], taken: Mapping[str, int] = MappingProxyType({})
+) -> tuple[str, ...]:
+    """Of each node, all of a subnet: its description, GUID and kind, by ascending GUIDs; `taken` as of `Names`."""
+    owner = dict(taken)
     found: list[str] = []
-    taken: set[str] = set()
     for name, guid, kind in nodes:
         plain = _switch(name, guid) if kind == SWITCH else _adapter(name, guid)
-        unique = f"{plain}-{guid:016x}" if plain in taken else plain
-        taken.add(unique)
+        unique = plain if owner.get(plain, guid) == guid else f"{plain}-{guid:016x}"
+        owner[unique] = guid
         found.append(unique)
     return tuple(found)
+
+
+def nic_name(device: str, number: int) -> str:
+    """What a host calls a port of one of its devices."""
+    return device if number == FIRST_PORT else f"{device}.{number}"
 
 
 def port_name(node: str, number: int, kind: int) -> str:
@@ -89,4 +103,4 @@ def _clean(text: str) -> str:
 def _nic(node: str, number: int) -> str:
     if "/" not in node:
         return f"{node}/{number}"
-    return node if number == FIRST_PORT else f"{node}.{number}"
+    return nic_name(node, number)

@@ -52,6 +52,9 @@ KEY = np.dtype([("port", "<i4"), ("key", "<u2")])
 MOST_PACKED_BYTES = 256 << 20
 """Unpacked. A subnet has at most 49,151 LIDs, for each of which a switch has one byte."""
 
+SubnetKey = tuple[int, int]
+"""See `Subnet.key`."""
+
 
 @dataclass(frozen=True)
 class Subnet:
@@ -86,6 +89,21 @@ class Subnet:
     def switches(self) -> NDArray[np.intp]:
         """Rows of the nodes that are switches, ascending."""
         return np.flatnonzero(self.kinds == SWITCH)
+
+    @cached_property
+    def ends(self) -> frozenset[tuple[int, int]]:
+        """Each port by the GUID of its node and its number. No two subnets have one in common, though an adapter may be in both."""
+        guids = self.guids[self.ports["node"]].tolist()
+        return frozenset(zip(guids, self.ports["number"].tolist(), strict=True))
+
+    @cached_property
+    def key(self) -> SubnetKey:
+        """Of all subnets this one: its first switch's first port; where it has no switch its first port."""
+        is_switch = self.kinds[self.ports["node"]] == SWITCH
+        if not len(is_switch):
+            return 0, 0
+        row = int(np.argmax(is_switch))
+        return int(self.guids[self.ports["node"][row]]), int(self.ports["number"][row])
 
     @cached_property
     def links(self) -> NDArray[np.int32]:

@@ -92,10 +92,10 @@ def judged(subnets: Sequence[SubnetNow]) -> tuple[list[Result], dict[str, int]]:
     fresh = [one for one in subnets if one.is_fresh]
     passed: Counter[str] = Counter()
     results = [_unknown(one, check) for one in subnets if not one.is_fresh for check in CHECKS]
-    found = [(finding, "") for finding in names_twice([one.subnet for one in fresh])]
+    found = [(finding, "") for finding in names_twice([(one.subnet, one.names) for one in fresh])]
     for one in fresh:
         passed.update(subjects_of(one.subnet))
-        found += [(each, _whole(one)) for each in findings_of(one.subnet) if each.check != NAMES]
+        found += [(each, _whole(one)) for each in findings_of(one.subnet, one.names) if each.check != NAMES]
     for finding, whole in found:
         subjects = finding.about or (whole,)
         passed[finding.check] -= len(subjects)

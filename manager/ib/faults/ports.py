@@ -47,14 +47,13 @@ class Ports:
         self._port_names: dict[int, str] = {}
         self._shape: tuple[object, ...] = ()
 
-    def follow(self, subnet: Subnet) -> bool:
-        """Take in a snapshot; returns whether there were too many ports, and all slots are others now."""
+    def follow(self, subnet: Subnet, names: Names) -> bool:
+        """Take in a snapshot and its names; returns whether there were too many ports, and all slots are others now."""
         arrays = subnet.guids, subnet.ports["node"], subnet.ports["number"]
-        shape = (*(array.tobytes() for array in arrays), subnet.names)
+        shape = (*(array.tobytes() for array in arrays), names.nodes)
         if shape == self._shape:
             return False
         self._shape = shape
-        names = Names(subnet)
         self._names.update(zip(subnet.guids.tolist(), names.nodes, strict=True))
         self.present = frozenset(subnet.guids.tolist())
         self._hosts.update(subnet.guids[subnet.kinds == CHANNEL_ADAPTER].tolist())

@@ -61,7 +61,7 @@ class SubnetWatch:
             growth = told.growth if told.growth is not one.growth else None
             if told.is_fresh and (growth is not None or told.subnet is not one.subnet):
                 one.subnet, one.growth = told.subnet, told.growth
-                one.faults.hear(told.subnet, growth, now_s)
+                one.faults.hear(told.subnet, told.names, growth, now_s)
         for one in self._judged:
             if one not in kept:
                 one.faults.end()
@@ -70,6 +70,7 @@ class SubnetWatch:
 
     def _of(self, subnet: Subnet, taken: Sequence[_Judged]) -> _Judged:
         for one in self._judged:
-            if not any(one is other for other in taken) and one.faults.knows(subnet):
+            is_taken = any(one is other for other in taken)
+            if not is_taken and one.subnet is not None and not one.subnet.ends.isdisjoint(subnet.ends):
                 return one
         return _Judged(SubnetFaults(self._findings, self._note))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.ib.counters import NAMES, WAIT, WORD_BYTES, Growth
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import Subnet
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Findings
@@ -49,10 +50,6 @@ class SubnetFaults:
         self._last_s: float | None = None
         self._begin()
 
-    def knows(self, subnet: Subnet) -> bool:
-        """Whether it has a node in common with what is judged."""
-        return not self._ports.present.isdisjoint(subnet.guids.tolist())
-
     @property
     def dead_links(self) -> frozenset[DirectedLink]:
         """Those that are down, each way by itself; of a switch or a host that is gone none."""
@@ -60,18 +57,19 @@ class SubnetFaults:
             link for (kind, _), one in self._of.items() if kind == "dead" for link in one.subject.links
         )
 
-    def hear(self, subnet: Subnet, growth: Growth | None, now_s: float) -> None:
+    def hear(self, subnet: Subnet, names: Names, growth: Growth | None, now_s: float) -> None:
         """Take in a poll.
 
         Args:
             subnet: as it is now.
+            names: of its nodes and ports.
             growth: of its ports' counters since the poll before, by rows as `subnet.ports`; None where it is not known.
             now_s: the manager's monotonic clock.
         """
-        if self._ports.follow(subnet):
+        if self._ports.follow(subnet, names):
             self.end()
             self._begin()
-            self._ports.follow(subnet)
+            self._ports.follow(subnet, names)
         took_s = now_s - self._last_s if self._last_s is not None else 0.0
         self._last_s = now_s
         per_s, seen = self.trust.believed(self._ports, subnet, growth, now_s)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from cwdp.shared.bus.records import shown_address
+from cwdp.shared.ib.subnet import SubnetKey
 from manager.ib.balance import paths as count_of
 from manager.ib.ports import Port, Ports
 from manager.queue_pairs.verbs import HostVerbs, Name, VerbsQp, VerbsStore
@@ -86,7 +87,7 @@ class Connection(NamedTuple):
 
 class _Placed(NamedTuple):
     port: Port
-    subnet: int
+    subnet: SubnetKey
 
 
 class Connections:
@@ -94,18 +95,18 @@ class Connections:
 
     Attributes:
         all: by their ends.
-        subnets: of each connection the lowest GUID of the one that it is in.
+        subnets: of each connection `Subnet.key` of the one that it is in.
     """
 
     def __init__(self) -> None:
         self.all: dict[Key, Connection] = {}
-        self.subnets: dict[Key, int] = {}
+        self.subnets: dict[Key, SubnetKey] = {}
         self._told: dict[str, HostVerbs] = {}
         self._ends: dict[str, dict[Name, QpEnd]] = {}
         self._at: dict[Place, QpEnd] = {}
         self._by_addr: Mapping[str, _Placed] = {}
         self._by_nic: Mapping[tuple[str, str], _Placed] = {}
-        self._by_row: Mapping[tuple[int, int], Port] = {}
+        self._by_row: Mapping[tuple[SubnetKey, int], Port] = {}
 
     @property
     def one_end(self) -> int:

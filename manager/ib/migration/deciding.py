@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from cwdp.shared.ib.subnet import SubnetKey
 from manager.faults.finding import Finding
 from manager.ib.migration.attempts import Why
 from manager.ib.migration.connections import Connection, Connections, Key
@@ -74,7 +75,7 @@ class Look:
     def __init__(
         self,
         connections: Connections,
-        paths: Mapping[int, Paths],
+        paths: Mapping[SubnetKey, Paths],
         findings: Iterable[Finding],
         room: Room,
         now_s: float,
@@ -82,8 +83,10 @@ class Look:
         self.states: Counter[str] = Counter(dict.fromkeys(STATES, 0) | {"one_end": connections.one_end})
         self._connections, self._paths, self._room, self._now_s = connections, paths, room, now_s
         named = list(findings)
-        self._bad: dict[int, Faulty] = {subnet: faulty(each.now, named) for subnet, each in paths.items()}
-        self._choices: dict[tuple[int, int, int], Choice] = {}
+        self._bad: dict[SubnetKey, Faulty] = {
+            subnet: faulty(each.now, named) for subnet, each in paths.items()
+        }
+        self._choices: dict[tuple[SubnetKey, int, int], Choice] = {}
 
     def choice(self, key: Key) -> Choice:
         """Between the paths of a connection's ports."""

@@ -3,10 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cwdp.ib.attributes import NO_ROUTE, Attribute, NodeType
-from cwdp.ib.umad import DATA_AT, MAD_BYTES, Answer, Request
+import numpy as np
+from numpy.typing import NDArray
 
-DATA_BYTES = MAD_BYTES - DATA_AT
+from cwdp.ib.attributes import NO_ROUTE, Attribute, NodeType
+from cwdp.ib.counters import CLASS_PORT_INFO, HAS_MORE_COUNTERS
+from cwdp.ib.umad import DATA_BYTES, NO_ANSWER, Answers, Request
+
+Answer = tuple[int, int, bytes]
+"""The number of its transaction, its status, its data."""
 
 
 @dataclass
@@ -18,6 +23,7 @@ class Node:
         lid, lmc: of a host's port 1, or a switch's port 0.
         sm_lid: that of the subnet manager as it knows it.
         sm_state: of a subnet manager that runs on it; 0 for none.
+        is_wide: whether it counts all with 64 bits.
         table: of a switch, the port for each LID.
         keys: P_Keys of a host's port.
     """
@@ -34,6 +40,7 @@ class Node:
     keys: tuple[int, ...] = (0xFFFF,)
     sm_lid: int = 0
     sm_state: int = 0
+    is_wide: bool = False
 
     def answer(self, request: Request, by: int) -> bytes | None:
         """The data; None for an attribute that it has not."""
@@ -98,45 +105,55 @@ class Port:
     before_send: Callable[[], None] = lambda: None
     _answers: list[Answer] = field(default_factory=list)
 
-    def prepare(self, requests: Sequence[Request]) -> Sequence[Request]:
+    def prepare(self, requests: Sequence[Request], timeout_ms: int) -> Sequence[Request]:
+        del timeout_ms
         return requests
 
-    def send(self, made: Sequence[Request], place: int, number: int, timeout_ms: int) -> None:
-        del timeout_ms
-        self.before_send()
-        request = made[place]
-        self.asked.append(request)
-        if not self.lost.get(number):
-            self._answers.append(self._answer(request, number))
+    def send(self, made: Sequence[Request], places: NDArray[np.intp], number: int) -> None:
+        for which, place in enumerate(places.tolist(), number):
+            self.before_send()
+            self.asked.append(made[place])
+            if not self.lost.get(which):
+                self._answers.append(self._answer(made[place], which))
 
-    def receive(self, timeout_ms: int) -> Answer | None:
-        del timeout_ms
-        return self._answers.pop(0) if self._answers else None
+    def receive(self, least: int, most: int, timeout_ms: int) -> Answers:
+        del least, timeout_ms
+        came, self._answers = self._answers[:most], self._answers[most:]
+        return Answers(
+            np.array([number for number, _, _ in came], np.int64),
+            np.array([status for _, status, _ in came], np.int32),
+            np.frombuffer(b"".join(data for *_, data in came), np.uint8).reshape(-1, DATA_BYTES),
+        )
 
     def _answer(self, request: Request, number: int) -> Answer:
         node, by = self.host, 1
         if isinstance(request.to, int):
-            return Answer(number, 0 if self._is_reached(request.to) else None, bytes(DATA_BYTES))
+            there = self._reached(request.to)
+            if there is None or there.is_silent:
+                return number, NO_ANSWER, bytes(DATA_BYTES)
+            is_class = request.attribute == CLASS_PORT_INFO
+            capabilities = HAS_MORE_COUNTERS << 5 if is_class and there.is_wide else 0
+            return number, 0, capabilities.to_bytes(8) + bytes(DATA_BYTES - 8)
         for port in request.to:
             if port not in node.wires:
-                return Answer(number, None, b"")
+                return number, NO_ANSWER, bytes(DATA_BYTES)
             node, by = node.wires[port]
         if node.is_silent:
-            return Answer(number, None, b"")
+            return number, NO_ANSWER, bytes(DATA_BYTES)
         data = node.answer(request, by)
-        return Answer(number, 0, data) if data is not None else Answer(number, 0x1C, bytes(DATA_BYTES))
+        return (number, 0x1C, bytes(DATA_BYTES)) if data is None else (number, 0, data)
 
-    def _is_reached(self, lid: int) -> bool:
-        """Whether tables lead to a LID."""
+    def _reached(self, lid: int) -> Node | None:
+        """The node to which tables lead of a LID."""
         node, by = self.host, 1
         for _ in range(16):
             if node.lid <= lid < node.lid + (1 << node.lmc):
-                return not node.is_silent
+                return node
             out = by if node is self.host else node.table.get(lid, NO_ROUTE)
             if out not in node.wires:
-                return False
+                return None
             node, by = node.wires[out]
-        return False
+        return None
 
 
 def two_leaves(*, spines: int = 2, hosts: int = 2, lmc: int = 1) -> dict[str, Node]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from subnets import Node, Port, two_leaves
 
-from cwdp.ib.asking import AT_ONCE, TRIES, Asker, FellSilentError
+from cwdp.ib.asking import AT_ONCE, MOST_NUMBER, TRIES, Asker, FellSilentError
 from cwdp.ib.attributes import Attribute, ask_name, ask_node, read_name
-from cwdp.ib.umad import MAD_BYTES, METHOD_GET, Answer, MadClass, Request
+from cwdp.ib.umad import DATA_BYTES, MAD_BYTES, METHOD_GET, Answers, MadClass, Request
 
 
 def test_answers_come_in_the_order_of_requests() -> None:
@@ -39,26 +41,45 @@ def test_what_is_refused_is_not_asked_for_again() -> None:
     assert (len(port.asked), asker.counters["refused"]) == (1, 1)
 
 
-def test_an_answer_to_nothing_is_counted() -> None:
+@pytest.mark.parametrize("number", [0, 77, 1])
+def test_an_answer_to_nothing_or_one_that_comes_twice_is_counted(number: int) -> None:
     port = Port(two_leaves()["h0"])
-    port._answers.append(Answer(7 << 32 | 77, 0, b""))
+    port._answers.append((number, 0, bytes(DATA_BYTES)))
     asker = Asker(port)
-    assert asker.ask([ask_name(())]) != [None]
+    assert asker.ask([ask_name(()), ask_name((1,))])[1] is not None
     assert asker.counters["unexpected"] == 1
+
+
+def test_only_some_of_what_is_ready_are_asked() -> None:
+    port = Port(two_leaves()["h0"])
+    asker = Asker(port)
+    made = asker.prepare([ask_name(path) for path in ((), (1,), (1, 3), (1, 4))])
+    told = asker.ask_again(made, places=np.array([1, 3]))
+    assert told.came.tolist() == [False, True, False, True]
+    assert [read_name(data) for data in told.each() if data is not None] == ["l0", "s1"]
+    assert len(port.asked) == 2
+
+
+def test_numbers_of_transactions_begin_anew_before_they_have_more_than_32_bits() -> None:
+    asker = Asker(Port(two_leaves()["h0"]))
+    asker._number = MOST_NUMBER - 1
+    assert None not in asker.ask([ask_name(())] * 3)
+    assert asker._number == 3
 
 
 def test_no_more_are_under_way_than_switches_have_room_for() -> None:
     class Counting(Port):
         most = under_way = 0
 
-        def send(self, made: Sequence[Request], place: int, number: int, timeout_ms: int) -> None:
-            self.under_way += 1
+        def send(self, made: Sequence[Request], places: NDArray[np.intp], number: int) -> None:
+            self.under_way += len(places)
             self.most = max(self.most, self.under_way)
-            super().send(made, place, number, timeout_ms)
+            super().send(made, places, number)
 
-        def receive(self, timeout_ms: int) -> Answer | None:
-            self.under_way -= 1
-            return super().receive(timeout_ms)
+        def receive(self, least: int, most: int, timeout_ms: int) -> Answers:
+            answers = super().receive(least, min(most, 7), timeout_ms)
+            self.under_way -= len(answers.numbers)
+            return answers
 
     port = Counting(two_leaves()["h0"])
     assert None not in Asker(port).ask([ask_name(())] * 500)
@@ -84,7 +105,7 @@ def test_a_node_of_that_kind_has_no_table() -> None:
 def test_more_in_vain_than_are_borne_end_the_asking_and_the_next_begins_anew() -> None:
     asker = Asker(Port(two_leaves()["h0"]))
     asker.bear(4)
-    with pytest.raises(FellSilentError, match="5 requests in vain"):
+    with pytest.raises(FellSilentError, match="8 requests in vain"):
         asker.ask([ask_node((1, 9))] * 8 + [ask_name(())])
     asker.bear()
     assert asker.ask([ask_node((1, 9))] * 8 + [ask_name(())])[8] is not None

@@ -11,7 +11,7 @@ import pytest
 from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, NO_PEER, NO_ROUTE, PORT, SWITCH, Subnet, pack, unpack
 from manager.ib import evenness
-from manager.ib.audit import findings_of, in_words, names_twice, subjects_of
+from manager.ib.audit import Finding, findings_of, in_words, names_twice, subjects_of
 from manager.ib.evenness import balance
 from tools.ib.topology import Clos
 
@@ -131,7 +131,7 @@ def test_routes_in_turns_are_even(hosts: int, parallel: int, lmc: int) -> None:
 
 @pytest.mark.parametrize("spines", [2, 4])
 def test_all_over_one_spine_is_told_with_how_much(spines: int) -> None:
-    (told,) = [one for one in findings_of(subnet_of(Clos(4, spines, 4), 0, one)) if one.check == "ib-balance"]
+    (told,) = [one for one in told_of(subnet_of(Clos(4, spines, 4), 0, one)) if one.check == "ib-balance"]
     assert told.verdict == "warn"
     assert f"{spines:.2f} times as many" in told.found
     assert {"l3:5 > s1:3", "s1:1 > l1:5"} <= set(told.about)
@@ -140,17 +140,21 @@ def test_all_over_one_spine_is_told_with_how_much(spines: int) -> None:
 
 def test_even_over_all_lids_but_not_over_the_first() -> None:
     subnet = subnet_of(Clos(4, 4, 4), 2, lambda lid, count: lid % count)
-    told = [one.found for one in findings_of(subnet) if one.check == "ib-balance"]
+    told = [one.found for one in told_of(subnet) if one.check == "ib-balance"]
     assert len(told) == 1
     assert "over hosts' first LIDs alone" in told[0]
 
 
 def test_a_whole_subnet_has_no_findings() -> None:
-    assert findings_of(subnet_of(Clos(), 2, lambda lid, count: (lid + lid // 4) % count)) == []
+    assert told_of(subnet_of(Clos(), 2, lambda lid, count: (lid + lid // 4) % count)) == []
+
+
+def told_of(subnet: Subnet) -> list[Finding]:
+    return findings_of(subnet, Names(subnet))
 
 
 def by_check(subnet: Subnet) -> dict[str, str]:
-    return {one.check: f"{one.verdict}: {in_words(one.about)}: {one.found}" for one in findings_of(subnet)}
+    return {one.check: f"{one.verdict}: {in_words(one.about)}: {one.found}" for one in told_of(subnet)}
 
 
 @pytest.mark.parametrize(
@@ -208,9 +212,9 @@ def test_a_name_that_two_subnets_have() -> None:
     one = subnet_of(Clos(1, 1, 2), 1)
     names = tuple("h1" if name == "h2" else f"other-{name}" for name in one.names)
     other = replace(one, guids=one.guids + np.uint64(100), names=names)
-    (told,) = names_twice([one, other])
+    (told,) = names_twice([(each, Names(each)) for each in (one, other)])
     assert (told.about, "2 nodes" in told.found) == (("h1/1", "h1/1"), True)
-    assert list(names_twice([one])) == []
+    assert list(names_twice([(one, Names(one))] * 2)) == []
 
 
 def test_how_many_each_check_is_about() -> None:
@@ -234,7 +238,7 @@ def test_whatever_a_reader_may_tell_is_judged(seed: int) -> None:
     lids = int(draw.choice((0, 1, 70)))
     tables = draw.integers(0, 256, (int((kinds == SWITCH).sum()), lids)).astype(np.uint8)
     strange = unpack(pack(replace(subnet, ports=ports, kinds=kinds, tables=tables)))
-    assert findings_of(strange)
+    assert told_of(strange)
     assert min(subjects_of(strange).values()) >= 0
 
 
@@ -242,4 +246,4 @@ def test_a_subnet_of_nothing() -> None:
     empty = Subnet(
         np.zeros(0, np.uint64), (), np.zeros(0, np.uint8), np.zeros(0, PORT), np.zeros((0, 0), np.uint8)
     )
-    assert findings_of(empty) == []
+    assert told_of(empty) == []

@@ -89,10 +89,10 @@ def _with_ud(*, gid: str | None = None, **changes: Any) -> Hello:
     return msgspec.structs.replace(hello("c"), nics=[msgspec.structs.replace(one, ud=ud, **changes)])
 
 
-def _with_ib(*gids: str, nic: str = "mlx5_0:1") -> Hello:
+def _with_ib(*gids: str, nic: str = "mlx5_0") -> Hello:
     """A hello with ports of InfiniBand; `nic` is what the first is called."""
     ports = [
-        IbPort(nic if i == 0 else f"mlx5_{i}:1", gid, PortLids(8 * i + 8, 2)) for i, gid in enumerate(gids)
+        IbPort(nic if i == 0 else f"mlx5_{i}", gid, PortLids(8 * i + 8, 2)) for i, gid in enumerate(gids)
     ]
     return msgspec.structs.replace(hello("c"), ib_ports=ports)
 

@@ -129,16 +129,16 @@ def test_without_the_section_there_is_nothing() -> None:
 def test_ports_of_infiniband_are_told_where_programs_take_their_lids(
     make: Callable[..., Setup], monkeypatch: pytest.MonkeyPatch, lids: bool, observes: bool, runs: bool
 ) -> None:
-    found = [VerbsSource("ib_0:1", "ib_0", 1, 0, "fe80::10", 16, 2)]
+    found = [VerbsSource("ib_0", "ib_0", 1, 0, "fe80::10", 16, 2)]
     monkeypatch.setattr(keeper_module, "sources", lambda _nics: [])
     monkeypatch.setattr(keeper_module, "lid_sources", lambda: found)
     monkeypatch.setattr(keeper_module.VerbsKeeper, "is_running", runs)
     one = make(observe_only=observes, lids=lids)
     assert one.verbs.keeper is not None
     asyncio.run(one.verbs.keeper._look_for_sources())
-    told = [IbPort("ib_0:1", "fe80::10", PortLids(16, 2))] if lids and runs else []
+    told = [IbPort("ib_0", "fe80::10", PortLids(16, 2))] if lids and runs else []
     assert one.verbs.ib_ports == told
-    one.told(qp(1, 33, nic="ib_0:1"))
+    one.told(qp(1, 33, nic="ib_0"))
     assert [part.nic for part in one.verbs.parts()] == [port.nic for port in told]
 
 

@@ -17,12 +17,12 @@ from cwdp.shared.bus.messages import Spread
 from tools.shim.client import lids_of
 
 THERE = "fe80::2:c903:0:20"
-IB = VerbsSource("ib_0:1", "ib_0", 1, 0, "fe80::2:c903:0:10", 16, 2)
+IB = VerbsSource("ib_0", "ib_0", 1, 0, "fe80::2:c903:0:10", 16, 2)
 
 
 def spread(*dlids: int, lid: int = 32, lmc: int = 2, shares: tuple[float, ...] = ()) -> Spread:
     return Spread(
-        nic="ib_0:1", dst_addr=THERE, sports=list(dlids), lids=PortLids(lid, lmc), shares=list(shares)
+        nic="ib_0", dst_addr=THERE, sports=list(dlids), lids=PortLids(lid, lmc), shares=list(shares)
     )
 
 
@@ -62,7 +62,7 @@ def test_a_port_without_a_lid_is_given_none(world: World) -> None:
 
 def test_a_dead_path_stays_among_them_as_both_ends_must_have_the_same(world: World) -> None:
     follow(world, spread(32, 33))
-    world.down(33, nic="ib_0:1")
+    world.down(33, nic="ib_0")
     assert told(world)[lid_gid(16), lid_gid(32)][1] == [32, 33]
 
 
@@ -91,8 +91,8 @@ def test_queue_pairs_are_told_with_port_far_end_and_dlid(world: World) -> None:
     shim.connect_lid_qp(8, 16, 99)
     world.run()
     assert [(qp.lqpn, qp.nic, qp.dst_addr, qp.sport, qp.actuator) for qp in world.queue_pairs()] == [
-        (7, "ib_0:1", THERE, 35, "apm"),
-        (8, "ib_0:1", "::63", 99, "apm"),
+        (7, "ib_0", THERE, 35, "apm"),
+        (8, "ib_0", "::63", 99, "apm"),
     ]
     assert shim.take_orders() == []
     follow(world, spread(97, 98, 99, 96, lid=96))
@@ -115,12 +115,16 @@ def test_ports_of_infiniband_are_found_with_their_lids(tmp_path: Path) -> None:
             (where / name).write_text(f"{text}\n")
 
     port("mlx5_0", 1, {"link_layer": "InfiniBand", "lid": "0x10", "lid_mask_count": "2"})
-    port("mlx5_0", 2, {"link_layer": "InfiniBand", "lid": "0x0", "lid_mask_count": "0"})
+    port("mlx5_0", 2, {"link_layer": "InfiniBand", "lid": "0x20", "lid_mask_count": "1"})
+    port("mlx5_0", 3, {"link_layer": "InfiniBand", "lid": "0x0", "lid_mask_count": "0"})
     port("mlx5_1", 1, {"link_layer": "Ethernet", "lid": "0x5", "lid_mask_count": "0"})
     port("mlx5_2", 1, {"link_layer": "InfiniBand", "lid": "0xc000", "lid_mask_count": "0"})
     port("mlx5_3", 1, {"link_layer": "InfiniBand", "lid": "x", "lid_mask_count": "0"})
     port("mlx5_4", 1, {"link_layer": "InfiniBand"})
-    assert lid_sources(tmp_path) == [VerbsSource("mlx5_0:1", "mlx5_0", 1, 0, "fe80::2:c903:0:1", 16, 2)]
+    assert lid_sources(tmp_path) == [
+        VerbsSource("mlx5_0", "mlx5_0", 1, 0, "fe80::2:c903:0:1", 16, 2),
+        VerbsSource("mlx5_0.2", "mlx5_0", 2, 0, "fe80::2:c903:0:2", 32, 1),
+    ]
 
 
 @pytest.mark.parametrize("lid", [1, 16, LID_MAX])

@@ -10,6 +10,7 @@ from manager.faults.finding import Finding, Findings, cable
 from manager.history import samples
 from manager.history.changes import ELEMENTS_A_RECORD, Elements, FindingChanges, difference
 from manager.history.records import FabricRecord
+from manager.ib.links import LinkRates
 from manager.links.loads import LinkLoads
 from manager.paths.owd import Extremes
 
@@ -112,3 +113,25 @@ def test_links_that_were_not_measured_of_late_are_left_out() -> None:
     assert tuple(found.names) == routes.links
     assert samples.of_links(loads, 60.0) is None
     assert samples.of_links(LinkLoads(), 0.0) is None
+
+
+def test_loads_of_infiniband_are_measured_beside_the_others() -> None:
+    ib = LinkRates([DirectedLink("h0/mlx5_0", "l9")], np.array([7.0]), np.array([100.0]))
+    alone = samples.with_infiniband(None, [ib])
+    assert alone is not None
+    assert (alone.names, alone.values["load_bps"].tolist()) == ([("h0/mlx5_0", "l9")], [7.0])
+    numbers = np.arange(2.0)
+    loads = LinkLoads(
+        routes=_routes(1),
+        time_s=5.0,
+        queue_p50_ns=numbers,
+        queue_p99_ns=numbers,
+        load_bps=numbers,
+        loss=numbers,
+    )
+    both = samples.with_infiniband(samples.of_links(loads, 6.0), [ib])
+    assert both is not None
+    assert both.names == [*_routes(1).links, ("h0/mlx5_0", "l9")]
+    assert both.values["load_bps"].tolist() == [0.0, 1.0, 7.0]
+    assert np.isnan(both.values["queue_p99_ns"][2])
+    assert samples.with_infiniband(None, []) is None

@@ -1,10 +1,11 @@
 """Subnets that readers tell of: each is judged once for what is new, whoever reads it, and forgotten when nobody does."""
 
 import numpy as np
+import pytest
 from fat_trees import LEAF, Shape, Traffic, fat_tree, kept, links_of, without
 
 from cwdp.shared.ib.counters import Growth
-from cwdp.shared.ib.subnet import Subnet
+from cwdp.shared.ib.subnet import SWITCH, Subnet
 from manager.faults.finding import Findings
 from manager.ib.faults.subnets import SubnetWatch
 from manager.ib.subnets import SubnetNow
@@ -88,6 +89,26 @@ def test_a_subnet_that_nobody_tells_of_has_no_findings() -> None:
     assert told.events == ["link_dead", "link_dead_over"]
     assert not told.findings.current
     assert told.watch.refused["no_growth"] == 0
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_two_subnets_with_the_same_adapters_are_judged_apart(turn: int) -> None:
+    """Each has one port of each adapter; the link of one of them is cut in one."""
+    whole, cut, traffic = broken()
+    rails = [moved(subnet) for subnet in (whole, whole, whole)]
+    told = Told()
+    for i, (subnet, rail) in enumerate(zip((whole, cut, cut), rails, strict=True)):
+        both = now(subnet, traffic.growth(subnet)), now(rail, traffic.growth(rail), "h2")
+        told.step(float(i), *both[::turn])
+    assert told.events == ["link_dead"]
+
+
+def moved(subnet: Subnet) -> Subnet:
+    """The same with other switches, and the second ports of adapters."""
+    is_switch = subnet.kinds == SWITCH
+    guids, ports = subnet.guids + is_switch.astype(np.uint64) * np.uint64(1 << 40), subnet.ports.copy()
+    ports["number"][~is_switch[ports["node"]]] += 1
+    return Subnet(guids, subnet.names, subnet.kinds, ports, subnet.tables)
 
 
 def test_two_subnets_are_judged_apart() -> None:

@@ -17,7 +17,7 @@ from cwdp.shared.ib.reports import (
     unpack_growth,
     unpack_tables,
 )
-from cwdp.shared.ib.subnet import Subnet
+from cwdp.shared.ib.subnet import CHANNEL_ADAPTER, Subnet
 from manager.fabric.model import Model
 from manager.fabric.routes import Routes as PathRoutes
 from manager.ib.links import link_rates
@@ -77,6 +77,48 @@ def test_rails_that_are_not_connected_are_side_by_side() -> None:
     tell(subnets, subnet, host="h0")
     tell(subnets, other(subnet), host="h1")
     assert [one.reader for one in subnets.now] == ["h0", "h1"]
+
+
+def two_rails() -> tuple[Subnet, Subnet]:
+    """Fabrics with the same LIDs and names of switches, in each of which every adapter has one of its two ports."""
+    first = clos()
+    ports, guids = first.ports.copy(), first.guids.copy()
+    is_host = first.kinds == CHANNEL_ADAPTER
+    ports["number"][is_host[ports["node"]]] = 2
+    guids[~is_host] += np.uint64(0x800)
+    return first, replace(first, guids=guids, ports=ports, port_guids=first.port_guids + np.uint64(0x100000))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_adapter_with_ports_in_two_subnets_does_not_make_them_one(turn: int) -> None:
+    subnets = Subnets()
+    for number, subnet in enumerate(two_rails()[::turn]):
+        tell(subnets, subnet, host=f"h{number}")
+    first, second = subnets.now
+    assert [one.subnet.guids.tolist() for one in (first, second)] == [
+        one.guids.tolist() for one in two_rails()
+    ]
+    assert first.names.nics.keys() == {f"h{i}/mlx5_0" for i in range(16)}
+    assert second.names.nics.keys() == {f"h{i}/mlx5_0.2" for i in range(16)}
+    assert first.leaves == {"l0", "l1", "l2", "l3"}
+    assert second.leaves == {f"l{i}-{0x2800 + i:016x}" for i in range(4)}
+    links = subnets.links(0.0)
+    assert len(set(links.links)) == 2 * 64
+    assert len(links.nics) == 2 * 16
+
+
+def test_a_reader_that_is_cut_off_tells_of_no_subnet_of_its_own() -> None:
+    subnets, subnet = Subnets(), clos()
+    tell(subnets, subnet, host="h0")
+    host = subnet.names.index("h9 mlx5_0")
+    alone = replace(
+        subnet, guids=subnet.guids[[host]], names=("h9 mlx5_0",), kinds=subnet.kinds[[host]],
+        ports=cut(subnet, port(subnet, "h9 mlx5_0", 1)).ports[subnet.ports["node"] == host],
+        tables=subnet.tables[:0], port_guids=np.zeros(0, np.uint64),
+    )  # fmt: skip
+    alone.ports["node"] = 0
+    tell(subnets, alone, host="h9")
+    assert [one.reader for one in subnets.now] == ["h0"]
 
 
 def test_changed_tables_are_taken_over_and_nothing_else_is_another() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from cwdp.shared.ib.counters import Growth
+from cwdp.shared.ib.names import Names
 from cwdp.shared.ib.subnet import Subnet
 from manager.faults.finding import Findings
 from manager.ib.faults.watch import SubnetFaults
@@ -25,7 +26,7 @@ class Watched:
 
     def poll(self, subnet: Subnet, growth: Growth | None) -> None:
         self.now_s += 1.0
-        self.faults.hear(subnet, growth, self.now_s)
+        self.faults.hear(subnet, Names(subnet), growth, self.now_s)
 
     @property
     def found(self) -> set[tuple[str, str]]:

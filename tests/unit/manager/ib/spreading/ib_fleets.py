@@ -25,7 +25,7 @@ from manager.state import FleetState
 from tests.unit.manager.ib.ib_worlds import LANE_BPS, LANES, clos
 from tools.shim.client import lids_of
 
-NIC = "mlx5_0:1"
+NIC = "mlx5_0"
 LINK_BPS = LANES * LANE_BPS
 
 

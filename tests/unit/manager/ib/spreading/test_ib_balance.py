@@ -19,7 +19,7 @@ PATHS = 1 << LMC
 
 
 def end(host: int, lmc: int = LMC) -> End:
-    return End("mlx5_0:1", f"fe80::{host + 1:x}", PortLids((host + 1) * 8, lmc))
+    return End("mlx5_0", f"fe80::{host + 1:x}", PortLids((host + 1) * 8, lmc))
 
 
 def up(leaf: int, spine: int) -> int:
