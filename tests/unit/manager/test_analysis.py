@@ -116,7 +116,12 @@ async def test_jobs_are_looked_at_as_often_as_processor_time_allows(
 
     def due(now_s: float) -> Callable[[], list[object]]:
         began_s.append(now_s)
-        return lambda: look(now_s) or []
+
+        def infer() -> list[object]:
+            look(now_s)
+            return []
+
+        return infer
 
     watch = SimpleNamespace(due=due, take=lambda _jobs: None, jobs=[])
     causes = SimpleNamespace(due=lambda *_known: dict, take=lambda _found: None)

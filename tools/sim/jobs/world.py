@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
-from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +74,8 @@ def play(
     flows: list[set[tuple[str, str, int]]] = []
     starts: list[NDArray[np.int64]] = []
     calls: list[list[list[Call]]] = []
-    for number, (plan, done) in enumerate(zip_longest(jobs, conditions, fillvalue=WELL)):
+    for number, plan in enumerate(jobs):
+        done = conditions[number] if number < len(conditions) else WELL
         ran = run(plan, round(seconds * 1e9), random.Random(f"{seed} {number}"), done)
         starts.append(EPOCH_NS + ran.starts_ns)
         calls.append(ran.calls)

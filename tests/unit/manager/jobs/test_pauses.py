@@ -14,7 +14,7 @@ MS = 1_000_000
 def longer(*places: int, count: int = 30, by_ms: float = 50.0) -> list[int]:
     took_ns = np.full(count, 200.0 * MS)
     took_ns[list(places)] += by_ms * MS
-    return now_and_then(took_ns)[1].tolist()
+    return [int(place) for place in now_and_then(took_ns)[1]]
 
 
 def test_what_is_longer_twice_with_others_between_and_behind_is() -> None:
