@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manager.fabric.routes import DirectedLink, is_nic
+from manager.fabric.routes import DirectedLink
 from manager.faults.dead_links import hiding
-from manager.faults.finding import Subject, cable, direction
+from manager.faults.finding import Subject, cable
+from manager.faults.subjects import belonging_of
 from manager.links.matrix import PathMatrix, alike
 
 RANKS = {"link": 0, "direction": 1, "host": 2, "switch": 3}
@@ -73,8 +74,8 @@ def find_causes(matrix: PathMatrix) -> Causes:
 @lru_cache(maxsize=2)
 def _subjects(links: tuple[DirectedLink, ...]) -> tuple[Sequence[Subject], csr_array]:
     """What can be a cause, and which links are of it; paths change more often than links, and there are many."""
-    subjects = tuple(whole(every_subject(links)))
-    return subjects, belonging(links, subjects)
+    every = belonging_of(links)
+    return every.only(every.is_whole)
 
 
 def priors(classes: Iterable[Class]) -> NDArray[np.float64]:
@@ -97,38 +98,6 @@ def meeting(matrix: PathMatrix, belongs: csr_array) -> csr_array:
     rows = csr_array(matrix.round_trip @ belongs)
     rows.data[:] = 1.0
     return rows
-
-
-def whole(subjects: Iterable[Subject]) -> list[Subject]:
-    """Those that can be causes by what is known: links with both directions, hosts with more than one NIC, all others."""
-    subjects = list(subjects)
-    known = {subject.links[0] for subject in subjects if subject.kind == "direction"}
-    return [subject for subject in subjects if _is_whole(subject, known)]
-
-
-def _is_whole(subject: Subject, known: set[DirectedLink]) -> bool:
-    if subject.kind == "host":
-        return len({node for link in subject.links for node in link if is_nic(node)}) > 1
-    return subject.kind != "link" or known.issuperset(subject.links)
-
-
-def every_subject(links: Iterable[DirectedLink]) -> Iterable[Subject]:
-    """What some links belong to, and themselves: also links of which one direction is known, and hosts with one NIC."""
-    links = tuple(links)
-    yield from {each.name: each for each in map(cable, links)}.values()
-    yield from (direction(link) for link in links)
-    touching: dict[tuple[str, str], list[DirectedLink]] = {}
-    for link in links:
-        for node in link:
-            if is_nic(node):
-                touching.setdefault(("host", node.partition("/")[0]), []).append(link)
-            else:
-                touching.setdefault(("switch", node), []).append(link)
-    for (kind, name), near in touching.items():
-        if kind == "switch":
-            yield Subject("switch", name, tuple(near))
-        else:
-            yield Subject("host", name, tuple(near))
 
 
 def class_of(group: Iterable[Subject]) -> Class:
