@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manager.fabric.routes import DirectedLink
-from manager.faults.causes import Class, class_of, meeting, priors
+from manager.faults.causes import Class, belonging_of, class_of, meeting, priors
 from manager.faults.finding import Subject
 from manager.faults.loss_watch import LEAST_OTHERS
 from manager.faults.losses import LATE_WINDOWS, SPANS
 from manager.faults.probe_history import ProbeHistory
-from manager.faults.subjects import belonging_of
 from manager.links.inference import QUIET_NS
 from manager.links.matrix import PathMatrix, alike
 

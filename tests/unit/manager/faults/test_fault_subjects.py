@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from manager.fabric.routes import DirectedLink, is_nic
+from manager.faults.causes import belonging_of
 from manager.faults.finding import Subject, cable, direction
-from manager.faults.subjects import belonging_of
 
 NODES = [f"h{i}/nic{j}" for i in range(4) for j in range(2)] + [f"10.0.0.{i}" for i in range(5)]
 NODES += ["?10.0.0.1>10.0.0.2", "?h0/nic0>10.0.0.1:5"]
