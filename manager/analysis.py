@@ -18,11 +18,14 @@ from manager.state import FleetState
 LINKS_INTERVAL_S = 0.1
 DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
-"""Of the time, that a loop may take at most; of the loops of links and jobs it is processor time: they go on while others work as
-well, on a busy machine for long."""
+"""Of a processor, that a loop may take at most."""
 
 JOBS_INTERVAL_S, JOBS_SHARE = 2.5, 0.1
-"""Jobs change slowly, so to infer them may take little of the time."""
+"""Jobs change slowly, so to infer them may take little."""
+
+WATCH, MIGRATE, MODELS, DISCOVERY = "watch links", "migrate", "model links", "discover"
+JOBS, CAUSES = "infer jobs", "find causes"
+"""The duties by which their processor time is counted."""
 
 THREAD_ABOVE_PATHS = 20_000
 
@@ -55,27 +58,29 @@ class Analysis:
         """Keep up with paths that become known and change, once there are any."""
         watch = self._state.watch
         while True:
-            started = time.monotonic()
+            before_s = self._duties.spent_s(MODELS)
             routes = self._state.fabric.routes
             due = watch.due(routes) if routes.links else None
             if due is not None:
                 is_large = len(due.names) > THREAD_ABOVE_PATHS
-                make = partial(self._duties.timed, "model links", due.make)
+                make = partial(self._duties.timed, MODELS, due.make)
                 model = await asyncio.to_thread(make) if is_large else make()
-                with self._duties.of("model links"):
+                with self._duties.of(MODELS):
                     watch.take(model, time.monotonic())
-            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / MODEL_SHARE))
+            took_s = self._duties.spent_s(MODELS) - before_s
+            await asyncio.sleep(max(LINKS_INTERVAL_S, took_s / MODEL_SHARE))
 
     async def _watch_links(self) -> None:
         while True:
-            now_s, started_s = time.monotonic(), time.thread_time()
-            with self._duties.of("watch links"):
+            now_s, before_s = time.monotonic(), self._duties.spent_s(WATCH, MIGRATE)
+            with self._duties.of(WATCH):
                 self._state.watch_links(now_s)
-            with self._duties.of("migrate"):
+            with self._duties.of(MIGRATE):
                 self._migrate(time.monotonic())
             for order in self._state.echo_orders(now_s):
                 self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
-            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.thread_time() - started_s) / LINKS_SHARE))
+            took_s = self._duties.spent_s(WATCH, MIGRATE) - before_s
+            await asyncio.sleep(max(LINKS_INTERVAL_S, took_s / LINKS_SHARE))
 
     def _migrate(self, now_s: float) -> None:
         """Have connections over InfiniBand take other paths where they should; a manager that waits has none do so."""
@@ -85,50 +90,47 @@ class Analysis:
     async def _discover(self) -> None:
         discovery = self._state.discovery
         while True:
-            started = time.monotonic()
+            started, before_s = time.monotonic(), self._duties.spent_s(DISCOVERY)
             discovery.known = self._state.subnets.links(started, self._state.subnet_faults.dead_links)
-            learn = partial(self._duties.timed, "discover", partial(discovery.learn, started))
+            learn = partial(self._duties.timed, DISCOVERY, partial(discovery.learn, started))
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
             self._state.note_fabric(await asyncio.to_thread(learn) if is_large else learn())
             if self._bus.connected:
                 await self._order_traces(is_large=is_large)
-            took_s = time.monotonic() - started
+            took_s = self._duties.spent_s(DISCOVERY) - before_s
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
 
     async def _infer_jobs(self) -> None:
         """Always in a thread: it takes tens of milliseconds a job."""
         watch = self._state.jobs
         while True:
-            before_s = self._spent_on_jobs_s
-            with self._duties.of("infer jobs"):
+            before_s = self._duties.spent_s(JOBS, CAUSES)
+            with self._duties.of(JOBS):
                 infer = watch.due(time.monotonic())
             await self._follow_jobs(infer)
-            await asyncio.sleep(max(JOBS_INTERVAL_S, (self._spent_on_jobs_s - before_s) / JOBS_SHARE))
-
-    @property
-    def _spent_on_jobs_s(self) -> float:
-        return self._duties.seconds["infer jobs"] + self._duties.seconds["find causes"]
+            took_s = self._duties.spent_s(JOBS, CAUSES) - before_s
+            await asyncio.sleep(max(JOBS_INTERVAL_S, took_s / JOBS_SHARE))
 
     async def _follow_jobs(self, infer: Infer | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""
         watch, causes = self._state.jobs, self._state.causes
         try:
             if infer is not None:
-                watch.take(await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer)))
+                watch.take(await asyncio.to_thread(partial(self._duties.timed, JOBS, infer)))
             now_s = time.monotonic()
-            with self._duties.of("find causes"):
+            with self._duties.of(CAUSES):
                 look = causes.due(named(watch.jobs), now_s, self._state.traffic.timeline_ns(now_s))
-            causes.take(await asyncio.to_thread(partial(self._duties.timed, "find causes", look)))
+            causes.take(await asyncio.to_thread(partial(self._duties.timed, CAUSES, look)))
         except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
             _log.exception("jobs are not followed")
             watch.take([])
 
     async def _order_traces(self, *, is_large: bool) -> None:
         """Tell hosts over which ports to trace and probe, if others than before."""
-        changed, due = self._duties.timed("discover", partial(self._state.begin_discovery, time.monotonic()))
+        changed, due = self._duties.timed(DISCOVERY, partial(self._state.begin_discovery, time.monotonic()))
         if due is not None:
-            order = partial(self._duties.timed, "discover", partial(self._state.discovery.order_anew, due))
+            order = partial(self._duties.timed, DISCOVERY, partial(self._state.discovery.order_anew, due))
             changed |= await asyncio.to_thread(order) if is_large else order()
         if changed:
-            with self._duties.of("discover"):
+            with self._duties.of(DISCOVERY):
                 self._direct(self._state.documents())

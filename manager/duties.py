@@ -37,6 +37,10 @@ class Duties:
         finally:
             self.seconds[duty] += time.thread_time() - started_s
 
+    def spent_s(self, *duties: str) -> float:
+        """The processor time that some duties have taken until now."""
+        return sum(self.seconds[duty] for duty in duties)
+
     def timed(self, duty: str, work: Callable[[], _T]) -> _T:
         """Do some work that counts as a duty's."""
         with self.of(duty):

@@ -98,6 +98,8 @@ PLAN_SHARE = 0.25
 THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
 
+PLAN, GRAPH = "plan", "probe graph"
+
 STREAMS = tuple(stream_of(bucket) for bucket in (WISHES, DESIRED_BUCKET, CREDENTIALS))
 """What is kept on the bus for all pods together."""
 
@@ -192,10 +194,7 @@ class Manager:
         self._kept = BusState(
             self.bus,
             self.lease.confirm,
-            {
-                **self.state.overrides.by_key(),
-                ACCESS: self.grants,
-            },
+            {**self.state.overrides.by_key(), ACCESS: self.grants},
             shared={KEYS: self._probe_keys},
         )
         self._take_over = TakeOver(
@@ -401,9 +400,10 @@ class Manager:
             started = time.monotonic()
             is_due = started >= due_s or self.state.planner.is_urgent(started)
             if self.bus.connected and is_due and self.state.may_plan(started):
-                with self.duties.of("plan"):
+                before_s = self.duties.spent_s(PLAN)
+                with self.duties.of(PLAN):
                     self._direct(self.state.plan(started))
-                took_s = time.monotonic() - started
+                took_s = self.duties.spent_s(PLAN) - before_s
                 due_s = started + max(self.state.report_interval_s, took_s / PLAN_SHARE)
             await asyncio.sleep(PLAN_GLANCE_S)
 
@@ -453,7 +453,7 @@ class Manager:
     async def _members_loop(self) -> None:
         expire_s = late_s = 0.0
         while True:
-            started, late_before_s = time.monotonic(), late_s
+            started, late_before_s, before_s = time.monotonic(), late_s, self.duties.spent_s(GRAPH)
             late_s = self.loop_watch.late_s
             if late_s - late_before_s > STALL_S:
                 self.state.members.excuse(started)  # their hellos wait to be read
@@ -471,7 +471,8 @@ class Manager:
             is_due = partial(self._graph.due, taken_up=awaits, complete=back, elsewhere=elsewhere.version)
             if self.bus.connected and is_due(members, started, without_nics=self.state.members.have_lids):
                 await self._rebuild(members)
-            await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
+            took_s = self.duties.spent_s(GRAPH) - before_s
+            await asyncio.sleep(max(MEMBERS_INTERVAL_S, took_s / MEMBERS_SHARE))
 
     async def _hand_over(self) -> None:
         """On the way out: another manager may go on at once."""
@@ -482,11 +483,10 @@ class Manager:
 
     async def _rebuild(self, members: list[Member]) -> None:
         between = self.neighbours.between(members, self.config.probes.seed)
-        if len(members) > THREAD_ABOVE_NICS:
-            pairs = await asyncio.to_thread(self.state.build_graph, members)
-            changed = self.state.schedule(members, pairs, await asyncio.to_thread(between))
-        else:
-            changed = self.state.schedule(members, (pairs := self.state.build_graph(members)), between())
+        build = partial(self.duties.timed, GRAPH, lambda: (self.state.build_graph(members), between()))
+        pairs, others = await asyncio.to_thread(build) if len(members) > THREAD_ABOVE_NICS else build()
+        with self.duties.of(GRAPH):
+            changed = self.state.schedule(members, pairs, others)
         self._direct(changed)
         _log.info("probe graph nics=%d pairs=%d hosts_changed=%d", len(members), len(pairs), len(changed))
 

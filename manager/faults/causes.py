@@ -24,6 +24,11 @@ PRIOR = {"link": 0.0, "direction": 0.0, "host": -2.0, "switch": -2.0}
 """Log of how likely a cause is beforehand, relative to a link."""
 
 
+_NONE = -1
+
+Mask = NDArray[np.bool_]
+
+
 @dataclass(frozen=True)
 class Class:
     """Causes that cannot be told apart: the one to name, and those that are as simple."""
@@ -73,8 +78,8 @@ def find_causes(matrix: PathMatrix) -> Causes:
 @lru_cache(maxsize=2)
 def _subjects(links: tuple[DirectedLink, ...]) -> tuple[Sequence[Subject], csr_array]:
     """What can be a cause, and which links are of it; paths change more often than links, and there are many."""
-    subjects = tuple(whole(every_subject(links)))
-    return subjects, belonging(links, subjects)
+    every = belonging_of(links)
+    return every.only(every.is_whole)
 
 
 def priors(classes: Iterable[Class]) -> NDArray[np.float64]:
@@ -97,38 +102,6 @@ def meeting(matrix: PathMatrix, belongs: csr_array) -> csr_array:
     rows = csr_array(matrix.round_trip @ belongs)
     rows.data[:] = 1.0
     return rows
-
-
-def whole(subjects: Iterable[Subject]) -> list[Subject]:
-    """Those that can be causes by what is known: links with both directions, hosts with more than one NIC, all others."""
-    subjects = list(subjects)
-    known = {subject.links[0] for subject in subjects if subject.kind == "direction"}
-    return [subject for subject in subjects if _is_whole(subject, known)]
-
-
-def _is_whole(subject: Subject, known: set[DirectedLink]) -> bool:
-    if subject.kind == "host":
-        return len({node for link in subject.links for node in link if is_nic(node)}) > 1
-    return subject.kind != "link" or known.issuperset(subject.links)
-
-
-def every_subject(links: Iterable[DirectedLink]) -> Iterable[Subject]:
-    """What some links belong to, and themselves: also links of which one direction is known, and hosts with one NIC."""
-    links = tuple(links)
-    yield from {each.name: each for each in map(cable, links)}.values()
-    yield from (direction(link) for link in links)
-    touching: dict[tuple[str, str], list[DirectedLink]] = {}
-    for link in links:
-        for node in link:
-            if is_nic(node):
-                touching.setdefault(("host", node.partition("/")[0]), []).append(link)
-            else:
-                touching.setdefault(("switch", node), []).append(link)
-    for (kind, name), near in touching.items():
-        if kind == "switch":
-            yield Subject("switch", name, tuple(near))
-        else:
-            yield Subject("host", name, tuple(near))
 
 
 def class_of(group: Iterable[Subject]) -> Class:
@@ -171,3 +144,85 @@ def _over(matrix: PathMatrix, links: Iterable[DirectedLink]) -> NDArray[np.bool_
         return np.zeros(len(matrix.known), bool)
     on = np.fromiter((link in chosen for link in matrix.routes.links), np.float64)
     return np.asarray(matrix.round_trip @ on > 0, bool)
+
+
+@dataclass(frozen=True)
+class Belonging:
+    """Subjects, and which links are of which.
+
+    Attributes:
+        subjects: links both ways, then each way, then hosts and switches; each in the order in which the links come.
+        of_link: not 0 where a link is of a subject, shape (links, subjects).
+        is_whole: those that can be causes by what is known: links with both directions, hosts with more than one NIC, all
+            others; shape (subjects,).
+        is_nics_way: one direction of a NIC's link, which every round trip crosses both ways; shape (subjects,).
+    """
+
+    subjects: tuple[Subject, ...]
+    of_link: csr_array
+    is_whole: Mask
+    is_nics_way: Mask
+
+    def only(self, chosen: Mask) -> tuple[tuple[Subject, ...], csr_array]:
+        """Some subjects, and which links are of which of them, as in `of_link`."""
+        places = np.flatnonzero(chosen)
+        return tuple(self.subjects[i] for i in places.tolist()), csr_array(self.of_link[:, places])
+
+
+@lru_cache(maxsize=2)
+def belonging_of(links: tuple[DirectedLink, ...]) -> Belonging:
+    """All that different links belong to; paths change more often than links, and there are many."""
+    back, every = _back(links), np.arange(len(links))
+    first = every[(back == _NONE) | (every <= back)]
+    both = np.flatnonzero(back[first] > first)
+    at_places = _places(links)
+    ways, places = len(first), len(first) + len(links)
+    subjects = (
+        *(cable(links[i]) for i in first.tolist()),
+        *map(direction, links),
+        *(_place(place, links, at) for place, at in at_places.items()),
+    )
+    sizes = [len(at) for at in at_places.values()]
+    link = np.concatenate([first, back[first[both]], every, *(np.array(at) for at in at_places.values())])
+    subject = np.concatenate(
+        [np.arange(ways), both, ways + every, places + np.repeat(np.arange(len(sizes)), sizes)]
+    )
+    shape = len(links), len(subjects)
+    is_whole, is_nics_way = np.ones(len(subjects), bool), np.zeros(len(subjects), bool)
+    is_whole[:ways] = back[first] != _NONE
+    is_whole[places:] = [_is_whole(each) for each in subjects[places:]]
+    is_nics_way[ways:places] = [is_nic(a) or is_nic(b) for a, b in links]
+    return Belonging(subjects, csr_array((np.ones(len(link)), (link, subject)), shape), is_whole, is_nics_way)
+
+
+def _back(links: Sequence[DirectedLink]) -> NDArray[np.intp]:
+    """The number of each link's opposite direction, shape (links,)."""
+    number = {link: i for i, link in enumerate(links)}
+    return np.array([number.get(DirectedLink(b, a), _NONE) for a, b in links], np.intp)
+
+
+def _places(links: Sequence[DirectedLink]) -> dict[tuple[str, bool], list[int]]:
+    """The numbers of the links at each host and switch, by its name and whether it is a host."""
+    found: dict[tuple[str, bool], list[int]] = {}
+    known: dict[str, list[int]] = {}
+    for i, link in enumerate(links):
+        for node in link:
+            mine = known.get(node)
+            if mine is None:
+                is_host = is_nic(node)
+                mine = known[node] = found.setdefault(
+                    (node.partition("/")[0] if is_host else node, is_host), []
+                )
+            mine.append(i)
+    return found
+
+
+def _place(place: tuple[str, bool], links: Sequence[DirectedLink], at: Sequence[int]) -> Subject:
+    name, is_host = place
+    return Subject("host" if is_host else "switch", name, tuple(links[i] for i in at))
+
+
+def _is_whole(place: Subject) -> bool:
+    if place.kind != "host":
+        return True
+    return len({node for link in place.links for node in link if is_nic(node)}) > 1

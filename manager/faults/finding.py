@@ -3,11 +3,14 @@
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from manager.fabric.routes import DirectedLink, is_nic
 
 HISTORY = 500
+MOST_KEPT = 1 << 16
+"""Links whose names are kept, so that each is made once: what is known of links is made anew whenever one is new."""
 
 Kind = Literal[
     "dead", "silent", "lossy", "slow", "flapping", "slow_sender", "slow_receiver", "clock",
@@ -38,12 +41,14 @@ class Subject:
         return "link" if self.kind == "direction" else self.kind
 
 
+@lru_cache(MOST_KEPT)
 def cable(link: DirectedLink) -> Subject:
     """A link both ways, named in one order whichever way it is given."""
     a, b = sorted(link, key=lambda node: (not is_nic(node), node))
     return Subject("link", f"{a} - {b}", (DirectedLink(a, b), DirectedLink(b, a)))
 
 
+@lru_cache(MOST_KEPT)
 def direction(link: DirectedLink) -> Subject:
     """One way of a link."""
     return Subject("direction", f"{link.a} > {link.b}", (link,))

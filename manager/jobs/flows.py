@@ -42,8 +42,15 @@ class FlowBursts:
 
     def since(self, since_ns: int) -> "FlowBursts | None":
         """Those that ended after a moment on the timeline; None where none left."""
-        left, arrived = (rows[rows["end_ns"] >= since_ns] for rows in (self.left, self.arrived))
+        left, arrived = (_ended_after(rows, since_ns) for rows in (self.left, self.arrived))
         return FlowBursts(self.flow, left, arrived) if len(left) else None
+
+
+def _ended_after(rows: Rows, since_ns: int) -> Rows:
+    """Those rows; not as copies where they are the last ones, as they mostly are."""
+    late = rows["end_ns"] >= since_ns
+    first = len(late) - int(np.count_nonzero(late))
+    return rows[first:] if late[first:].all() else rows[late]
 
 
 def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_ns: int) -> list[FlowBursts]:
@@ -58,9 +65,12 @@ def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_n
     """
     left: dict[Flow, Rows] = {}
     arrived: dict[Flow, Rows] = {}
+    telling = set()
     for name, ring in rings.items():
-        nic = nic_id(*name)
-        for rows in by_queue_pair(ring[ring["end_ns"] >= since_ns]):
+        nic, late = nic_id(*name), ring[ring["end_ns"] >= since_ns]
+        if len(late):
+            telling.add(nic)
+        for rows in by_queue_pair(late):
             far = owners.get(rows["addr"][0].tobytes())
             if far is None or far == nic:
                 continue
@@ -69,7 +79,6 @@ def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_n
                 left[Flow(nic, far, qpn)] = rows
             else:
                 arrived[Flow(far, nic, qpn)] = rows
-    telling = {nic_id(*name) for name, ring in rings.items() if len(ring)}
     one_sided = {flow for flow in left if flow.dst in telling} ^ {
         flow for flow in arrived if flow.src in telling
     }

@@ -8,7 +8,6 @@ from manager.hosts.members import Members
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job, infer
 from manager.jobs.membership import Owner, Owners
-from manager.jobs.windows import LONG
 from manager.queue_pairs.traffic import Traffic
 from manager.queue_pairs.verbs import VerbsStore
 
@@ -37,7 +36,7 @@ class JobWatch:
     def due(self, now_s: float) -> Infer | None:
         """What infers them, from what is known now; None where nothing is."""
         now_ns = self._traffic.timeline_ns(now_s)
-        rings = {} if now_ns is None else self._traffic.bursts.since(now_ns - LONG.length_ns)
+        rings = {} if now_ns is None else self._traffic.bursts.now()
         if now_ns is None or not rings:
             self.jobs = ()
             return None

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manager.fabric.routes import DirectedLink, is_nic
-from manager.faults.causes import Class, belonging, class_of, every_subject, meeting, priors, whole
+from manager.fabric.routes import DirectedLink
+from manager.faults.causes import Class, belonging_of, class_of, meeting, priors
 from manager.faults.finding import Subject
 from manager.faults.loss_watch import LEAST_OTHERS
 from manager.faults.losses import LATE_WINDOWS, SPANS
@@ -52,13 +52,10 @@ class Table:
         return int(self.class_of.max(initial=NO_CLASS)) + 1
 
 
-def told_subjects(links: Sequence[DirectedLink]) -> tuple[Subject, ...]:
-    """All but the directions of NICs' links, which every round trip crosses both ways."""
-    return tuple(
-        subject
-        for subject in every_subject(links)
-        if subject.kind != "direction" or not any(map(is_nic, subject.links[0]))
-    )
+def told_subjects(links: tuple[DirectedLink, ...]) -> tuple[tuple[Subject, ...], csr_array]:
+    """All but the directions of NICs' links, which every round trip crosses both ways; and which links are of which."""
+    every = belonging_of(links)
+    return every.only(~every.is_nics_way)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +138,8 @@ class Teller:
         self.matrix = matrix
         links = matrix.routes.links
         known = None if before is None or before.table.links is not links else before
-        subjects = told_subjects(links) if known is None else known.table.subjects
-        self.belongs: csr_array = belonging(links, subjects) if known is None else known.belongs
+        subjects, belongs = told_subjects(links) if known is None else (known.table.subjects, known.belongs)
+        self.belongs: csr_array = belongs
         rows = meeting(matrix, self.belongs)
         met = np.bincount(rows.indices, minlength=len(subjects)) > 0
         first = alike(rows)
@@ -235,7 +232,8 @@ class Union:
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self._of = tuple(table.links for table in tables)
-        self.subjects = whole(every_subject(dict.fromkeys(link for links in self._of for link in links)))
+        every = belonging_of(tuple(dict.fromkeys(link for links in self._of for link in links)))
+        self.subjects, _ = every.only(every.is_whole)
         number = {(each.kind, each.name): i for i, each in enumerate(self.subjects)}
         self.where = [
             np.array([number.get((each.kind, each.name), NO_CLASS) for each in table.subjects], np.intp)

@@ -194,7 +194,8 @@ def _links(message: Evidence) -> tuple[tuple[DirectedLink, ...], tuple[Subject, 
         raise ValueError("nodes that cannot be")
     if len(set(links)) < len(links) or any(a == b for a, b in links):
         raise ValueError("links that cannot be")
-    return tuple(links), told_subjects(links)
+    subjects, _ = told_subjects(tuple(links))
+    return tuple(links), subjects
 
 
 def _is_sane(node: str) -> bool:

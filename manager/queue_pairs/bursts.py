@@ -95,6 +95,10 @@ class BurstStore:
         found = {nic: kept[kept["end_ns"] >= since_ns] for nic, kept in rows.items()}
         return {nic: rows for nic, rows in found.items() if len(rows)}
 
+    def now(self) -> dict[tuple[str, str], Rows]:
+        """The rows of each NIC as they are now, in no order: read only, and not changed any more, so a thread may read them."""
+        return {nic: ring.rows for nic, ring in self._rings.items()}
+
     def whole_since_ns(self, nic: tuple[str, str]) -> int | None:
         """When the last burst ended of those of a NIC that are not kept; None where all are."""
         return self._rings[nic].lost_ns if nic in self._rings else None
@@ -119,13 +123,13 @@ class _Kept:
 
     @property
     def rows(self) -> Rows:
-        """In no order."""
+        """In no order; later ones are added behind these, or with them to an array of their own."""
         return self._rows[: self._count]
 
     def add(self, rows: Rows) -> None:
         if self._count + len(rows) > KEPT:
             rows = np.concatenate([self.rows, rows])
-            self._count = 0
+            self._rows, self._count = np.zeros(KEPT, BURST_ROW), 0
             keeps = _keeps(rows)
             lost_ns = int(rows["end_ns"][~keeps].max())
             self.lost_ns = lost_ns if self.lost_ns is None else max(lost_ns, self.lost_ns)

@@ -1,6 +1,6 @@
 """What the queue pairs of a swarm send: jobs whose hosts send to their neighbours, each rail for itself.
 
-Of several pods the first host of each sends to the first host of the next one, too.
+Of several pods the first host of each sends to the first host of the next one, too: their first jobs are one.
 """
 
 from collections.abc import Iterable
@@ -47,6 +47,7 @@ class Traffic:
         if size.pods > 1:
             abroad = (host % size.pod_hosts == 0) & (turn % size.peers == 0)
             peer = np.where(abroad, (host + size.pod_hosts) % size.hosts, peer)
+            first = np.where(first % size.pod_hosts == 0, 0, first)
         self.src, self.dst, self.job = nic, peer * size.nics_per_host + rail, first
         self.qpn = FIRST_QPN + turn
         self.sport = FIRST_PORT + rng.integers(0, PORTS, len(nic))

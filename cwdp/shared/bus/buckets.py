@@ -174,14 +174,20 @@ class Bucket:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
         if self._opened is None or self._opened[0] is not client:
-            if not await self._is_there(client):
+            if not await self.is_there(client):
                 await self._make(client)
             bucket = KeyValue(self._name, self._stream, self._prefix, client.jetstream(), direct=True)
             self._opened = client, bucket
         return self._opened[1]
 
-    async def _is_there(self, client: Client) -> bool:
-        """Whether servers know of it; where nobody leads who would say so, whether a copy answers."""
+    async def is_there(self, client: Client) -> bool:
+        """Whether servers know of it; where nobody leads who would say so, whether a copy answers.
+
+        What is read of a bucket that is not there is answered by nobody: it takes until the time is up.
+
+        Raises:
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
+        """
         try:
             await client.jsm(timeout=KNOWN_S).stream_info(self._stream)
         except nats.js.errors.NotFoundError:

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 
-import nats.errors
 from msgspec.structs import replace
 from nats.aio.client import Client
 
@@ -132,7 +131,7 @@ class Shared:
     async def _look(self, client: Client) -> None:
         if self._epoch() is None:
             self._sealed = None
-            with contextlib.suppress(nats.errors.NoRespondersError):  # nobody has led yet
+            if await self._store.is_there(client):
                 self._revision, self._index = await self._store.index(client)
         else:
             await self._require_sealed(client)

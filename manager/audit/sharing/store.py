@@ -106,6 +106,10 @@ class Store:
         """Make the place anew, if need be: it may have been taken away."""
         self._bucket.close()
 
+    async def is_there(self, client: Client) -> bool:
+        """Whether some leader has made a place for them."""
+        return await self._bucket.is_there(client)
+
     async def index(self, client: Client, *, latest: bool = False) -> tuple[int, Index]:
         """Which there are, and the revision of that; 0 for nothing.
 

@@ -137,7 +137,11 @@ def _of_root(name: str, run: Run) -> Iterator[Figure]:
         cores = root.duties.get(ROOT, 0.0)
         yield figure(f"{name}.root", cores, "cores", told, MOST_ROOT_CORES, digits=3)
     told_by = {subject: round(size) for subject, size in sorted(run.between_pods.items())}
-    reference = {"by_subject": told_by, "paths_probed": run.probes_between_pods}
+    reference = {
+        "by_subject": told_by,
+        "paths_probed": run.probes_between_pods,
+        "counting_lost": run.counting_lost,
+    }
     total = sum(run.between_pods.values())
     yield figure(f"{name}.bytes_between_pods", total, "B/s", reference, None, digits=0)
 

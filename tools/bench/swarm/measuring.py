@@ -16,7 +16,7 @@ import numpy as np
 from cwdp.cli.output import progress
 from manager.bus.nats_server import NatsServer
 from manager.identity.authority import Authority
-from tools.bench.swarm.between_pods import counted
+from tools.bench.swarm.between_pods import BetweenPods
 from tools.bench.swarm.manager import PodManager
 from tools.bench.swarm.runs import Fault, PodRun, Run, misnamed
 from tools.processes import processor_s, resident_bytes
@@ -54,9 +54,10 @@ async def measure(size: Size, seed: int = 1) -> Run:
                 PodManager(pod, path / pod, server.url, authority, (slowed, since_s))
                 for pod in pod_names(size.pods)
             ]
+            between_pods = BetweenPods(server.url, authority)
             async with (
                 contextlib.AsyncExitStack() as stack,
-                counted(server.url, authority) as between_pods,
+                between_pods.counting(),
                 Swarm(server.url, authority, size, seed) as swarm,
             ):
                 processes = [stack.enter_context(manager.running()) for manager in managers]
@@ -85,7 +86,7 @@ class _Watched:
     """A swarm and the processes that serve it."""
 
     def __init__(
-        self, swarm: Swarm, managers: list[PodManager], server: NatsServer, between_pods: Counter[str]
+        self, swarm: Swarm, managers: list[PodManager], server: NatsServer, between_pods: BetweenPods
     ) -> None:
         self._swarm, self._managers, self._server = swarm, managers, server
         self._between_pods = between_pods
@@ -96,7 +97,7 @@ class _Watched:
         """Measure."""
         swarm = self._swarm
         await self._settled()
-        used, said, told = self._used(), swarm.said, Counter(self._between_pods)
+        used, said, told = self._used(), swarm.said, Counter(self._between_pods.heard)
         metrics = [await manager.metrics() for manager in self._managers]
         swarm.late_s, unsent, began_s = 0.0, swarm.unsent, time.monotonic()
         for turn in count():
@@ -106,7 +107,7 @@ class _Watched:
         took_s = time.monotonic() - began_s
         cores = (self._used() - used) / took_s
         said = (swarm.said - said) / took_s
-        told = self._between_pods - told
+        told = self._between_pods.heard - told
         after = [await manager.metrics() for manager in self._managers]
         memory_bytes = [resident_bytes(manager.pid) for manager in self._managers]
         await asyncio.sleep(WRITTEN_S)
@@ -139,6 +140,7 @@ class _Watched:
             faults=self._faults,
             root=await self._managers[0].root(),
             between_pods={subject: size / took_s for subject, size in told.items()},
+            counting_lost=self._between_pods.lost,
             probes_between_pods=sum(host.probes_between_pods for host in swarm.hosts),
         )
 

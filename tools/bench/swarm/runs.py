@@ -100,6 +100,7 @@ class Run:
         unsent: messages of hosts that the bus did not take.
         root: the name of the pod whose leader is the root; None where nobody is known to be.
         between_pods: bytes a second that leaders told each other, by subject.
+        counting_lost: how often who counted them lost the bus, and missed some.
         probes_between_pods: paths that lead from one pod to another and are probed.
         first_plan_s: from when a manager that was killed and started again heard the first host to its first plan;
             None where that was not tried.
@@ -116,5 +117,6 @@ class Run:
     faults: list[Fault]
     root: str | None
     between_pods: dict[str, float]
+    counting_lost: int
     probes_between_pods: int
     first_plan_s: float | None = None

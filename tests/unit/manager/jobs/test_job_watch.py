@@ -33,7 +33,7 @@ def told_of(
 ) -> Any:
     traffic = SimpleNamespace(
         timeline_ns=lambda _now_s: NOW_NS,
-        bursts=SimpleNamespace(since=lambda _since_ns: world.rings),
+        bursts=SimpleNamespace(now=lambda: world.rings),
         verbs=SimpleNamespace(each=lambda: verbs),
     )
     members = SimpleNamespace(nics_by_packed_address=world.owners)
@@ -98,7 +98,7 @@ def test_where_nothing_is_told_there_is_none() -> None:
     watch = JobWatch(cast(Traffic, traffic), cast(Members, None))
     assert watch.due(0.0) is None
     traffic.timeline_ns = lambda _now_s: NOW_NS
-    traffic.bursts = SimpleNamespace(since=lambda _since_ns: {})
+    traffic.bursts = SimpleNamespace(now=dict)
     assert watch.due(0.0) is None
     assert iteration_views.jobs(watch.jobs) == {"job_count": 0, "jobs": []}
     assert iteration_views.jobs(watch.jobs, "h1") is None

@@ -93,6 +93,16 @@ def test_only_the_latest_are_kept() -> None:
     assert store.whole_since_ns(NIC) == latest["end_ns"][-len(kept) - 1]
 
 
+def test_what_is_read_now_does_not_change() -> None:
+    store = BurstStore()
+    store.hear(NIC, rows(3, qpn=1), NOW_NS)
+    now = store.now()
+    for _ in range(3):
+        store.hear(NIC, rows(KEPT - 4, qpn=2), NOW_NS)
+    assert np.array_equal(now[NIC], rows(3, qpn=1))
+    assert {*store.now()[NIC]["qpn"].tolist()} == {1, 2}
+
+
 def test_what_sends_often_does_not_push_out_what_sends_seldom() -> None:
     """One that sends eight times a second, and one that sends every 10 s, for 600 s."""
     store = BurstStore()

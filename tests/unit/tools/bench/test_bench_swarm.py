@@ -47,6 +47,7 @@ def run_of(*pods: PodRun, **changes: Any) -> Run:
         "faults": [fault(named_s={0: 1.0}), fault(pod=1, named_s={1: 1.5}), fault(to_core=True)],
         "root": "main",
         "between_pods": {"main": 100.0, "p2": 120.0},
+        "counting_lost": 0,
         "probes_between_pods": 0,
     }
     return Run(**known | changes)

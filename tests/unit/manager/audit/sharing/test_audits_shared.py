@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -141,6 +142,16 @@ async def test_who_waits_has_the_same_to_the_byte(tmp_path: Path) -> None:
         assert second.shared.last_number == 2
         assert second.news > 0
         assert await first.shared.put(2) == ""
+
+
+@asynchronous
+async def test_who_begins_to_lead_a_new_fleet_waits_for_nothing(tmp_path: Path) -> None:
+    async with bus_server(tmp_path / "nats") as server, _running(tmp_path, server.url, "a") as only:
+        await asyncio.sleep(3 * rules.GLANCE_S)
+        began_s = time.monotonic()
+        await only.lead(1)
+        assert time.monotonic() - began_s < rules.KNOWN_S
+        assert await only.make(1) == ""
 
 
 @asynchronous
