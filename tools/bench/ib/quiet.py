@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from cwdp.shared.ib.names import Names
 from manager.faults.finding import Findings
 from manager.ib.faults.watch import SubnetFaults
 from tools.ib.arrays import growth_of, rows_of, subnet_of
@@ -21,10 +22,10 @@ def named(topology: Clos, seed: int, seconds: int = SECONDS) -> list[str]:
 def _begun(topology: Clos, seed: int, seconds: int) -> Iterator[str]:
     subnet, traffic = subnet_of(topology), Traffic(topology, np.random.default_rng([seed, topology.hosts]))
     rows = rows_of(subnet, traffic.ports)
-    findings, known = Findings(), set[int]()
+    names, findings, known = Names(subnet), Findings(), set[int]()
     faults = SubnetFaults(findings, _note)
     for second in range(seconds):
-        faults.hear(subnet, growth_of(subnet, rows, *traffic.second()), float(second))
+        faults.hear(subnet, names, growth_of(subnet, rows, *traffic.second()), float(second))
         for one in findings.current.values():
             if one.number not in known:
                 known.add(one.number)

@@ -39,7 +39,7 @@ from tools.shim.program import INIT, RTR, RTS
 pytestmark = pytest.mark.needs("nats-server")
 
 SUBNET = clos()
-DEVICE, NIC = "ib_0", "ib_0:1"
+DEVICE, NIC = "ib_0", "ib_0"
 ENDS = ("h0", "h5")
 TELLS_S = 2.0
 REARMED, SILENT = 1, 0
