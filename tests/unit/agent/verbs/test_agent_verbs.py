@@ -75,8 +75,8 @@ def test_queue_pairs_are_told_with_their_program_and_path(world: World) -> None:
     shim.state_qp(10, 1)
     world.run()
     assert [qp[1:] for qp in world.queue_pairs()] == [
-        (os.getpid(), "mlx5_0", 7, RTS, "nic0", THERE, 1_000_007, 50_001, True, "mlx5dv", 0, "", False),
-        (os.getpid(), "mlx5_1", 8, RTS, "nic1", THERE, 1_000_008, None, True, "create_only", 0, "", False),
+        (os.getpid(), "mlx5_0", 7, RTS, "nic0", THERE, 1_000_007, 50_001, True, "mlx5dv", 0, "", False, 0),
+        (os.getpid(), "mlx5_1", 8, RTS, "nic1", THERE, 1_000_008, None, True, "create_only", 0, "", False, 0),
     ]
     assert world.count("queue_pairs_elsewhere") == 1
     shim.state_qp(7, GONE)
