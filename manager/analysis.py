@@ -46,13 +46,10 @@ class Analysis:
         self, bus: Bus, state: FleetState, duties: Duties, *, direct: Callable[[Iterable[Desired]], None]
     ) -> None:
         self._bus, self._state, self._duties, self._direct = bus, state, duties, direct
-        state.migrations.attempts.send = lambda host, order: bus.publish(
-            down(bus.pod, host, "migrate"), order
-        )
 
     def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         """What is to be run, each for ever."""
-        return [self._make_models, self._watch_links, self._discover, self._infer_jobs]
+        return [self._make_models, self._watch_links, self._migrate, self._discover, self._infer_jobs]
 
     async def _make_models(self) -> None:
         """Keep up with paths that become known and change, once there are any."""
@@ -72,20 +69,27 @@ class Analysis:
 
     async def _watch_links(self) -> None:
         while True:
-            now_s, before_s = time.monotonic(), self._duties.spent_s(WATCH, MIGRATE)
+            now_s, before_s = time.monotonic(), self._duties.spent_s(WATCH)
             with self._duties.of(WATCH):
                 self._state.watch_links(now_s)
-            with self._duties.of(MIGRATE):
-                self._migrate(time.monotonic())
             for order in self._state.echo_orders(now_s):
                 self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
-            took_s = self._duties.spent_s(WATCH, MIGRATE) - before_s
+            took_s = self._duties.spent_s(WATCH) - before_s
             await asyncio.sleep(max(LINKS_INTERVAL_S, took_s / LINKS_SHARE))
 
-    def _migrate(self, now_s: float) -> None:
+    async def _migrate(self) -> None:
         """Have connections over InfiniBand take other paths where they should; a manager that waits has none do so."""
-        if self._state.leads:
-            self._state.migrations.step(now_s)
+        migrations = self._state.migrations
+        migrations.attempts.send = lambda host, order: self._bus.publish(
+            down(self._bus.pod, host, "migrate"), order
+        )
+        while True:
+            before_s = self._duties.spent_s(MIGRATE)
+            if self._state.leads:
+                with self._duties.of(MIGRATE):
+                    migrations.step(time.monotonic())
+            took_s = self._duties.spent_s(MIGRATE) - before_s
+            await asyncio.sleep(max(LINKS_INTERVAL_S, took_s / LINKS_SHARE))
 
     async def _discover(self) -> None:
         discovery = self._state.discovery
