@@ -3,8 +3,9 @@
 import errno
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from cwdp.shared.verbs import MigrationReport
@@ -23,7 +24,10 @@ from manager.queue_pairs.traffic import Traffic
 from manager.queue_pairs.verbs import Name
 
 LOOK_S = 1.0
-"""Between two looks at all, where no fault, no subnet and no override has changed."""
+"""Between the beginnings of two looks at all connections, at least, where no fault, no subnet and no override has changed."""
+
+LOOKED_AT_ONCE = 2_000
+"""Connections then, in each step: some 10 ms. When something has changed it is all of them."""
 
 MOST_AT_ONCE = 2_048
 """Attempts under way."""
@@ -73,6 +77,23 @@ class Note(Protocol):
 
     def __call__(self, host: str, kind: str, detail: str) -> None:
         """Of a host, or of the fleet."""
+
+
+@dataclass
+class _Round:
+    """A look at all connections, some after the other.
+
+    Attributes:
+        look: what is held against them.
+        able: hosts that take orders.
+        wanted: the paths that operators want of connections, by number.
+        left: those not looked at yet.
+    """
+
+    look: Look
+    able: set[str]
+    wanted: Mapping[Key, int]
+    left: Iterator[Key]
 
 
 @dataclass
@@ -132,6 +153,7 @@ class IbMigrations:
         self._rests_on: tuple[object, ...] = ()
         self._looked_s = self._told_s = -math.inf
         self._since_s = 0.0
+        self._round: _Round | None = None
         self._over: list[tuple[Attempt, str]] = []
 
     def lead(self, now_s: float, epoch: int) -> None:
@@ -143,6 +165,7 @@ class IbMigrations:
         """Another one does."""
         self.attempts.forget()
         self._memory.clear()
+        self._round = None
 
     def hears(self) -> list[tuple[str, type[Any], Callable[[Any, float], None]]]:
         """Kinds of messages, and what takes them in."""
@@ -164,9 +187,13 @@ class IbMigrations:
             self._ports.version,
             self._steering.revision,
         )
-        if rests_on != self._rests_on or now_s - self._looked_s >= LOOK_S:
-            self._rests_on, self._looked_s = rests_on, now_s
+        if rests_on != self._rests_on:
+            self._rests_on = rests_on
+            self._begin_round(now_s)
             self._look(now_s)
+        elif self._round is None and now_s - self._looked_s >= LOOK_S:
+            self._begin_round(now_s)
+        self._look(now_s, LOOKED_AT_ONCE)
         if self._over and now_s - self._told_s >= TOLD_S:
             self._told_s = now_s
             self._tell()
@@ -186,39 +213,50 @@ class IbMigrations:
             return f"its other end, at {other.host}, is steered to another path"
         return None
 
-    def _look(self, now_s: float) -> None:
+    def _begin_round(self, now_s: float) -> None:
+        self._looked_s = now_s
         self._ports.look(now_s)
-        self._connections.see(self._ports, self._verbs)
-        for key in self._memory.keys() - self._connections.all.keys():
+        connections = self._connections
+        connections.see(self._ports, self._verbs)
+        for key in self._memory.keys() - connections.all.keys():
             del self._memory[key]
-        named = self._findings.of(*NAMED)
-        look = Look(self._connections, self._ports.paths, named, self._room, now_s)
-        wishes = sorted(self._wishes(look, now_s), key=lambda wish: _ORDER.index(wish.why))
+        look = Look(connections, self._ports.paths, self._findings.of(*NAMED), self._room, now_s)
+        able = {port.host for port in self._ports.by_addr.values() if port.is_up} & self._verbs.clocks.keys()
+        self._round = _Round(look, able, self._wanted(look), iter(list(connections.all)))
+
+    def _look(self, now_s: float, most: int | None = None) -> None:
+        """Go on with the round, with so many connections, or to its end."""
+        round_ = self._round
+        if round_ is None:
+            return
+        keys = list(islice(round_.left, most))
+        wishes = sorted(self._wishes(round_, keys, now_s), key=lambda wish: _ORDER.index(wish.why))
         for budget in (self._moves, self._loads):
             budget.refill(now_s)
         for wish in wishes:
             if self._may(wish, now_s):
                 self._begin(wish, now_s)
-        self.states = look.states
+        if most is None or len(keys) < most:
+            self.states, self._round = round_.look.states, None
         self.attempts.flush(now_s)
 
-    def _wishes(self, look: Look, now_s: float) -> Iterator[Wish]:
-        able = {port.host for port in self._ports.by_addr.values() if port.is_up} & self._verbs.clocks.keys()
-        wanted = self._wanted(look)
-        for key, connection in self._connections.all.items():
+    def _wishes(self, round_: _Round, keys: Iterable[Key], now_s: float) -> Iterator[Wish]:
+        for key in keys:
+            connection = self._connections.all.get(key)
+            if connection is None or key in self.attempts:
+                continue
+            if not round_.able.issuperset(end.host for end in connection.ends):
+                round_.look.states["no_orders"] += 1
+                continue
             memory = self._memory[key]
-            if not able.issuperset(end.host for end in connection.ends):
-                look.states["no_orders"] += 1
-            elif key not in self.attempts:
-                is_known = now_s < memory.known_until_s
-                told = (memory.number, memory.loaded) if is_known else (connection.number, connection.loaded)
-                wish = look.wish(key, At(*told, memory.loaded), wanted.get(key))
-                is_granted = wish is not None and (
-                    self._settings.enabled or wish.why in ("operator", "follow")
-                )
-                rests = now_s < memory.rests_until_s and wish is not None and wish.why == memory.rests_for
-                if wish is not None and is_granted and not rests:
-                    yield wish
+            is_known = now_s < memory.known_until_s
+            told = (memory.number, memory.loaded) if is_known else (connection.number, connection.loaded)
+            wish = round_.look.wish(key, At(*told, memory.loaded), round_.wanted.get(key))
+            if wish is not None and self._is_granted(wish) and not _rests(memory, wish, now_s):
+                yield wish
+
+    def _is_granted(self, wish: Wish) -> bool:
+        return self._settings.enabled or wish.why in ("operator", "follow")
 
     def _wanted(self, look: Look) -> Mapping[Key, int]:
         """The paths that operators want of connections, by number."""
@@ -304,3 +342,7 @@ class IbMigrations:
         some = ", ".join(hosts[:_NAMED_HOSTS]) + (f" and {rest} more" if rest > 0 else "")
         count = f"{len(attempts)} connection{'s' * (len(attempts) != 1)}"
         self._note("fleet", kind, f"{count} of {some}: {why}")
+
+
+def _rests(memory: _Memory, wish: Wish, now_s: float) -> bool:
+    return now_s < memory.rests_until_s and wish.why == memory.rests_for

@@ -365,3 +365,21 @@ def test_lids_that_change_leave_an_operators_wish_undone_and_counted() -> None:
     assert {step.how for _, step in fleet.taken} == {"load"}
     assert states(fleet)["lids_changed"] == 1
     assert fleet.lids("h5") == PortLids(int(ports["lid"][fleet.row["h5"]]), 2)
+
+
+def test_of_many_connections_some_are_looked_at_in_each_step_and_all_when_a_link_dies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = backed_up(pairs=20)
+    monkeypatch.setattr("manager.ib.migration.migrations.LOOKED_AT_ONCE", 2)
+    for _ in range(4):
+        fleet.join("h0", "h5", 0)
+    fleet.live(6.0)
+    assert fleet.state.migrations.states["backed_up"] == 24
+    fleet.taken.clear()
+    fleet.kill("l0", 5 + fleet.lids("h5").lid % 4)
+    for _ in range(30):
+        fleet.live(0.1)
+        if fleet.taken:
+            break
+    assert sum(step.how == "migrate" for _, step in fleet.taken) >= 24
