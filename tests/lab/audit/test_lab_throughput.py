@@ -31,7 +31,7 @@ def fleet() -> Iterator[Fleet]:
     lifecycle.up(LabSpec(name=name, leaves=SIDE, spines=SIDE, hosts_per_leaf=HOSTS, rate_bps=RATE_BPS))
     try:
         with Fleet(Lab.open(name), probes=ProbeSettings(pairs_per_s=200.0, paths=8)) as running:
-            wait_for(lambda: _known_links(running) == LINKS // 2, 60.0)
+            assert wait_for(lambda: _known_links(running) == SIDE * SIDE, 60.0)
             yield running
     finally:
         lifecycle.down(name)
