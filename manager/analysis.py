@@ -55,27 +55,24 @@ class Analysis:
         """Keep up with paths that become known and change, once there are any."""
         watch = self._state.watch
         while True:
-            before_s = self._duties.spent_s(MODELS)
-            routes = self._state.fabric.routes
-            due = watch.due(routes) if routes.links else None
-            if due is not None:
-                is_large = len(due.names) > THREAD_ABOVE_PATHS
-                make = partial(self._duties.timed, MODELS, due.make)
-                model = await asyncio.to_thread(make) if is_large else make()
-                with self._duties.of(MODELS):
-                    watch.take(model, time.monotonic())
-            took_s = self._duties.spent_s(MODELS) - before_s
-            await asyncio.sleep(max(LINKS_INTERVAL_S, took_s / MODEL_SHARE))
+            async with self._duties.paced(MODELS, least_s=LINKS_INTERVAL_S, share=MODEL_SHARE):
+                routes = self._state.fabric.routes
+                due = watch.due(routes) if routes.links else None
+                if due is not None:
+                    is_large = len(due.names) > THREAD_ABOVE_PATHS
+                    make = partial(self._duties.timed, MODELS, due.make)
+                    model = await asyncio.to_thread(make) if is_large else make()
+                    with self._duties.of(MODELS):
+                        watch.take(model, time.monotonic())
 
     async def _watch_links(self) -> None:
         while True:
-            now_s, before_s = time.monotonic(), self._duties.spent_s(WATCH)
-            with self._duties.of(WATCH):
-                self._state.watch_links(now_s)
-            for order in self._state.echo_orders(now_s):
-                self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
-            took_s = self._duties.spent_s(WATCH) - before_s
-            await asyncio.sleep(max(LINKS_INTERVAL_S, took_s / LINKS_SHARE))
+            async with self._duties.paced(WATCH, least_s=LINKS_INTERVAL_S, share=LINKS_SHARE):
+                now_s = time.monotonic()
+                with self._duties.of(WATCH):
+                    self._state.watch_links(now_s)
+                for order in self._state.echo_orders(now_s):
+                    self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
 
     async def _migrate(self) -> None:
         """Have connections over InfiniBand take other paths where they should; a manager that waits has none do so."""
@@ -84,12 +81,10 @@ class Analysis:
             down(self._bus.pod, host, "migrate"), order
         )
         while True:
-            before_s = self._duties.spent_s(MIGRATE)
-            if self._state.leads:
-                with self._duties.of(MIGRATE):
-                    migrations.step(time.monotonic())
-            took_s = self._duties.spent_s(MIGRATE) - before_s
-            await asyncio.sleep(max(LINKS_INTERVAL_S, took_s / LINKS_SHARE))
+            async with self._duties.paced(MIGRATE, least_s=LINKS_INTERVAL_S, share=LINKS_SHARE):
+                if self._state.leads:
+                    with self._duties.of(MIGRATE):
+                        migrations.step(time.monotonic())
 
     async def _discover(self) -> None:
         discovery = self._state.discovery
@@ -108,12 +103,10 @@ class Analysis:
         """Always in a thread: it takes tens of milliseconds a job."""
         watch = self._state.jobs
         while True:
-            before_s = self._duties.spent_s(JOBS, CAUSES)
-            with self._duties.of(JOBS):
-                infer = watch.due(time.monotonic())
-            await self._follow_jobs(infer)
-            took_s = self._duties.spent_s(JOBS, CAUSES) - before_s
-            await asyncio.sleep(max(JOBS_INTERVAL_S, took_s / JOBS_SHARE))
+            async with self._duties.paced(JOBS, CAUSES, least_s=JOBS_INTERVAL_S, share=JOBS_SHARE):
+                with self._duties.of(JOBS):
+                    infer = watch.due(time.monotonic())
+                await self._follow_jobs(infer)
 
     async def _follow_jobs(self, infer: Infer | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""

@@ -1,9 +1,10 @@
 """What the manager spends its processor time on, by duty."""
 
+import asyncio
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TypeVar
 
 import nkeys
@@ -36,6 +37,13 @@ class Duties:
             yield
         finally:
             self.seconds[duty] += time.thread_time() - started_s
+
+    @contextlib.asynccontextmanager
+    async def paced(self, *duties: str, least_s: float, share: float) -> AsyncIterator[None]:
+        """One turn of a loop; then it rests for so long at least, or for what its duties took by that share of a processor."""
+        before_s = self.spent_s(*duties)
+        yield
+        await asyncio.sleep(max(least_s, (self.spent_s(*duties) - before_s) / share))
 
     def spent_s(self, *duties: str) -> float:
         """The processor time that some duties have taken until now."""
