@@ -4,8 +4,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired
@@ -29,11 +30,16 @@ JOBS, CAUSES = "infer jobs", "find causes"
 
 THREAD_ABOVE_PATHS = 20_000
 
+_T = TypeVar("_T")
+
 _log = logging.getLogger("cwdp.manager")
 
 
 class Analysis:
     """The loops, each of which does less often what takes long.
+
+    What takes long is done in one thread, one after the other: threads of Python take turns, so beside several of them the loop
+    would come to its turn too seldom to read what hosts tell.
 
     Args:
         bus: the manager's.
@@ -46,6 +52,7 @@ class Analysis:
         self, bus: Bus, state: FleetState, duties: Duties, *, direct: Callable[[Iterable[Desired]], None]
     ) -> None:
         self._bus, self._state, self._duties, self._direct = bus, state, duties, direct
+        self._thread = ThreadPoolExecutor(1, "analysis")
 
     def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         """What is to be run, each for ever."""
@@ -59,9 +66,7 @@ class Analysis:
                 routes = self._state.fabric.routes
                 due = watch.due(routes) if routes.links else None
                 if due is not None:
-                    is_large = len(due.names) > THREAD_ABOVE_PATHS
-                    make = partial(self._duties.timed, MODELS, due.make)
-                    model = await asyncio.to_thread(make) if is_large else make()
+                    model = await self._done(MODELS, due.make, is_large=len(due.names) > THREAD_ABOVE_PATHS)
                     with self._duties.of(MODELS):
                         watch.take(model, time.monotonic())
 
@@ -91,16 +96,16 @@ class Analysis:
         while True:
             started, before_s = time.monotonic(), self._duties.spent_s(DISCOVERY)
             discovery.known = self._state.subnets.links(started, self._state.subnet_faults.dead_links)
-            learn = partial(self._duties.timed, DISCOVERY, partial(discovery.learn, started))
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
-            self._state.note_fabric(await asyncio.to_thread(learn) if is_large else learn())
+            learn = partial(discovery.learn, started)
+            self._state.note_fabric(await self._done(DISCOVERY, learn, is_large=is_large))
             if self._bus.connected:
                 await self._order_traces(is_large=is_large)
             took_s = self._duties.spent_s(DISCOVERY) - before_s
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
 
     async def _infer_jobs(self) -> None:
-        """Always in a thread: it takes tens of milliseconds a job."""
+        """Always in the thread: it takes tens of milliseconds a job."""
         watch = self._state.jobs
         while True:
             async with self._duties.paced(JOBS, CAUSES, least_s=JOBS_INTERVAL_S, share=JOBS_SHARE):
@@ -113,11 +118,11 @@ class Analysis:
         watch, causes = self._state.jobs, self._state.causes
         try:
             if infer is not None:
-                watch.take(await asyncio.to_thread(partial(self._duties.timed, JOBS, infer)))
+                watch.take(await self._done(JOBS, infer, is_large=True))
             now_s = time.monotonic()
             with self._duties.of(CAUSES):
                 look = causes.due(named(watch.jobs), now_s, self._state.traffic.timeline_ns(now_s))
-            causes.take(await asyncio.to_thread(partial(self._duties.timed, CAUSES, look)))
+            causes.take(await self._done(CAUSES, look, is_large=True))
         except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
             _log.exception("jobs are not followed")
             watch.take([])
@@ -126,8 +131,15 @@ class Analysis:
         """Tell hosts over which ports to trace and probe, if others than before."""
         changed, due = self._duties.timed(DISCOVERY, partial(self._state.begin_discovery, time.monotonic()))
         if due is not None:
-            order = partial(self._duties.timed, DISCOVERY, partial(self._state.discovery.order_anew, due))
-            changed |= await asyncio.to_thread(order) if is_large else order()
+            order = partial(self._state.discovery.order_anew, due)
+            changed |= await self._done(DISCOVERY, order, is_large=is_large)
         if changed:
             with self._duties.of(DISCOVERY):
                 self._direct(self._state.documents())
+
+    async def _done(self, duty: str, work: Callable[[], _T], *, is_large: bool) -> _T:
+        """What some work comes to that counts as a duty's; what is large is done in the thread."""
+        timed = partial(self._duties.timed, duty, work)
+        if not is_large:
+            return timed()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, timed)

@@ -2,15 +2,16 @@
 
 import statistics
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bursts import BurstReport
 from cwdp.shared.bus.messages import ClockLine, Hello, NicQueuePairs, QpReport, SampleReport
-from cwdp.shared.bus.packing import rows_of, rows_of_each
+from cwdp.shared.bus.packing import rows_of_each
 from cwdp.shared.bus.records import BURST_ROW, DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
 from cwdp.shared.connections import TcpReport
 from cwdp.shared.verbs import VerbsReport
@@ -27,6 +28,19 @@ LARGEST_TIME_NS = 2**61
 
 _NS_PER_S = 1_000_000_000
 _READINGS = 101
+
+
+class _OfNic(Protocol):
+    """A part of a report, about one NIC."""
+
+    @property
+    def nic(self) -> str: ...
+
+    @property
+    def rows(self) -> bytes: ...
+
+
+_Part = TypeVar("_Part", bound=_OfNic)
 
 
 class Traffic:
@@ -77,46 +91,27 @@ class Traffic:
         self.tcp.hear(report, {nic.ifname: nic.speed_bps for nic in nics}, now_s)
 
     def _told(self, report: QpReport) -> Iterator[tuple[NicQueuePairs, NicReport]]:
-        """The parts of a report that can be taken; the others are counted."""
+        """The parts of a report that can be taken."""
         known = self._members.hosts.get(report.host)
         links = {} if known is None else _links(known.hello)
-        parts = []
-        for part in report.nics:
-            reason = "unknown_nic" if part.nic not in links else _why_not(part.rows, QP_ROW)
-            if reason is None:
-                parts.append(part)
-            else:
-                self.reports[reason] += 1
-        if not parts:
-            return
-        rows, counts = rows_of_each([part.rows for part in parts], QP_ROW)
-        sane, end = rows["direction"] < len(DIRECTIONS), 0
-        all_sane = bool(sane.all())
-        for part, count in zip(parts, counts.tolist(), strict=True):
-            these, end = slice(end, end + count), end + count
-            if not (all_sane or sane[these].all()):
-                self.reports["not_sane"] += 1
-                continue
-            self.reports["ok"] += 1
+        for part, rows in self._each(report.host, report.nics, QP_ROW):
             link_bps = min(links[part.nic] or LARGEST_BPS, LARGEST_BPS)
-            yield part, NicReport((report.host, part.nic), rows[these], part.unlisted, link_bps)
+            yield part, NicReport((report.host, part.nic), rows, part.unlisted, link_bps)
 
     def hear_samples(self, report: SampleReport, now_s: float) -> None:
         """Data packets passed NICs of a host."""
         now_ns = self.timeline_ns(now_s)
-        for part in report.nics:
-            rows = self._rows(report.host, part.nic, part.rows, SAMPLE_ROW)
-            if rows is not None and now_ns is not None:
+        for part, rows in self._each(report.host, report.nics, SAMPLE_ROW):
+            if now_ns is not None:
                 self._learn_addresses()
                 self.delays.hear((report.host, part.nic), rows, now_ns)
 
     def hear_bursts(self, report: BurstReport, now_s: float) -> None:
         """Queue pairs of a host have paused."""
         now_ns, implausible = self.timeline_ns(now_s), self.bursts.implausible
-        for part in report.nics:
-            rows = self._rows(report.host, part.nic, part.rows, BURST_ROW)
-            if rows is not None and now_ns is not None:
-                self.bursts.hear((report.host, part.nic), rows, now_ns)
+        parts, rows, counts = self._sane(report.host, report.nics, BURST_ROW)
+        if now_ns is not None and parts:
+            self.bursts.hear([(report.host, part.nic) for part in parts], rows, counts, now_ns)
         self.reports["implausible"] += self.bursts.implausible > implausible
 
     def hear_clock(self, line: ClockLine | None, now_s: float) -> None:
@@ -152,20 +147,41 @@ class Traffic:
         if now_ns is not None:
             self.delays.expire(now_ns)
 
-    def _rows(self, host: str, nic: str, data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void] | None:
-        """A report's rows, or None and counted."""
+    def _each(
+        self, host: str, parts: Iterable[_Part], dtype: np.dtype[np.void]
+    ) -> Iterator[tuple[_Part, NDArray[np.void]]]:
+        """Those parts of a report that can be taken, each with its rows."""
+        sane, rows, counts = self._sane(host, parts, dtype)
+        end = 0
+        for part, count in zip(sane, counts, strict=True):
+            these, end = slice(end, end + count), end + count
+            yield part, rows[these]
+
+    def _sane(
+        self, host: str, parts: Iterable[_Part], dtype: np.dtype[np.void]
+    ) -> tuple[list[_Part], NDArray[np.void], list[int]]:
+        """Those parts of a report that can be taken, their rows, one's behind another's, and how many each has; all are counted."""
         known = self._members.hosts.get(host)
-        rows = None
-        if known is None or nic not in {port.ifname for port in known.hello.nics}:
-            reason: str | None = "unknown_nic"
-        else:
-            reason = _why_not(data, dtype)
-        if reason is None:
-            rows = rows_of(data, dtype)
-            if (rows["direction"] >= len(DIRECTIONS)).any():
-                rows, reason = None, "not_sane"
-        self.reports[reason or "ok"] += 1
-        return rows
+        nics = {} if known is None else _links(known.hello)
+        whole = []
+        for part in parts:
+            is_known, is_whole = part.nic in nics, not len(part.rows) % dtype.itemsize
+            if is_known and is_whole:
+                whole.append(part)
+            else:
+                self.reports["not_sane" if is_known else "unknown_nic"] += 1
+        if not whole:
+            return [], np.zeros(0, dtype), []
+        rows, counts = rows_of_each([part.rows for part in whole], dtype)
+        is_bad = rows["direction"] >= len(DIRECTIONS)
+        if is_bad.any():
+            of = np.repeat(np.arange(len(whole)), counts)
+            has_bad = np.bincount(of[is_bad], minlength=len(whole)) > 0
+            self.reports["not_sane"] += int(np.count_nonzero(has_bad))
+            whole = [part for part, bad in zip(whole, has_bad.tolist(), strict=True) if not bad]
+            rows, counts = rows[~has_bad[of]], counts[~has_bad]
+        self.reports["ok"] += len(whole)
+        return whole, rows, counts.tolist()
 
     def _learn_addresses(self) -> None:
         if self._members.version != self._members_version:
@@ -176,11 +192,6 @@ class Traffic:
 def _links(hello: Hello) -> dict[str, int | None]:
     """The speed of each NIC, ports of InfiniBand among them, in bit/s; None where it is not told."""
     return {nic.ifname: nic.speed_bps for nic in hello.nics} | {port.nic: None for port in hello.ib_ports}
-
-
-def _why_not(data: bytes, dtype: np.dtype[np.void]) -> str | None:
-    """Why bytes are no rows; None where they are."""
-    return "not_sane" if len(data) % dtype.itemsize else None
 
 
 def _paced(part: NicQueuePairs) -> dict[tuple[bytes, int], float]:

@@ -93,7 +93,7 @@ class Manager:
         since_ns, until_ns = (EPOCH_NS + round(at_s * 1e9) for at_s in (since_s, until_s))
         for nic, rows in self._rows.items():
             first, last = np.searchsorted(rows["end_ns"], (since_ns, until_ns))
-            self._bursts.hear(nic, rows[first:last], until_ns)
+            self._bursts.hear([nic], rows[first:last], [last - first], until_ns)
         while self._told_of and self._told_of[0][0] < until_ns:
             _, report = self._told_of.pop(0)
             self._calls.hear(report, {report.host}, until_ns)

@@ -138,7 +138,7 @@ def inferred(world: World, pace: Pace = QUICK) -> list[Job]:
     bursts = BurstStore()
     for nic, rows in world.rings.items():
         over = rows[rows["end_ns"] < pace.now_ns]
-        bursts.hear(nic, over[np.argsort(over["end_ns"], kind="stable")], pace.now_ns)
+        bursts.hear([nic], over[np.argsort(over["end_ns"], kind="stable")], [len(over)], pace.now_ns)
     return infer(bursts.since(pace.now_ns - LONG.length_ns), world.owners, {}, pace.now_ns)
 
 

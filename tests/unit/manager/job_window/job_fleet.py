@@ -62,7 +62,7 @@ class JobFleet:
             self.state.hear_hello(hello_of(host, [nic], desired_version=0), self.now_s)
         self.state.traffic.hear_clock(showing(NOW_NS), self.now_s)
         for nic_name, rows in self.world.rings.items():
-            self.state.traffic.bursts.hear(nic_name, rows, NOW_NS)
+            self.state.traffic.bursts.hear([nic_name], rows, [len(rows)], NOW_NS)
         self.state.jobs.take(infer(self.world.rings, self.world.owners, {}, NOW_NS))
 
     @property
@@ -112,7 +112,7 @@ class JobFleet:
         rows = np.zeros(KEPT, BURST_ROW)
         rows["start_ns"] = rows["end_ns"] = until_ns
         rows["addr"] = 9
-        self.state.traffic.bursts.hear(named(nic), rows, NOW_NS)
+        self.state.traffic.bursts.hear([named(nic)], rows, [len(rows)], NOW_NS)
 
     def _send(self, src: str, dst: str) -> None:
         qpn = next(number for a, b, number in self.world.jobs[0] if (a, b) == (src, dst))

@@ -33,12 +33,16 @@ def rows(count: int = 1, **fields: int) -> NDArray[np.void]:
     return made
 
 
+def _hear(store: BurstStore, told: NDArray[np.void], nic: tuple[str, str] = NIC) -> None:
+    store.hear([nic], told, [len(told)], NOW_NS)
+
+
 def test_what_bursts_come_to() -> None:
     store = BurstStore()
     told = rows(5, qpn=7, direction=EGRESS, ce_marks=1, resent=2, naks=3, bound_ns=40)
     told["bound_ns"][2] = 90
-    store.hear(NIC, told[3:], NOW_NS)
-    store.hear(NIC, told[:3], NOW_NS)
+    _hear(store, told[3:])
+    _hear(store, told[:3])
     (key,) = store.of(NIC)
     assert key == (NOBODY, 7, EGRESS)
     found = store.of(NIC)[key]
@@ -50,7 +54,7 @@ def test_what_bursts_come_to() -> None:
 
 def test_a_single_one_has_no_period_and_a_short_one_no_rate() -> None:
     store = BurstStore()
-    store.hear(NIC, rows(end_ns=NOW_NS - SECOND_NS), NOW_NS)
+    _hear(store, rows(end_ns=NOW_NS - SECOND_NS))
     (found,) = store.of(NIC).values()
     assert (found.count, found.period_ns, found.length_ns, found.rate_bps) == (1, None, 0, None)
 
@@ -61,7 +65,7 @@ def test_directions_queue_pairs_and_addresses_are_apart() -> None:
     told["direction"] = (EGRESS, INGRESS, EGRESS, INGRESS, EGRESS, EGRESS)
     told["qpn"] = (1, 1, 2, 1, 1, 0x100)
     told["addr"][4, 15] = 9
-    store.hear(NIC, told, NOW_NS)
+    _hear(store, told)
     counts = {key: found.count for key, found in store.of(NIC).items()}
     far = bytes(15) + b"\x09"
     assert counts == {
@@ -77,12 +81,12 @@ def test_directions_queue_pairs_and_addresses_are_apart() -> None:
 def test_only_the_latest_are_kept() -> None:
     store = BurstStore()
     for qpn in range(2):
-        store.hear(NIC, rows(KEPT // 2, qpn=qpn, end_ns=NOW_NS), NOW_NS)
+        _hear(store, rows(KEPT // 2, qpn=qpn, end_ns=NOW_NS))
     assert {key[1]: found.count for key, found in store.of(NIC).items()} == {0: KEPT // 2, 1: KEPT // 2}
     assert store.whole_since_ns(NIC) is None
     latest = rows(2 * KEPT, qpn=3)
     latest["end_ns"] = NOW_NS + 1 + np.arange(len(latest))
-    store.hear(NIC, latest, NOW_NS)
+    _hear(store, latest)
     assert {key[1]: found.count for key, found in store.of(NIC).items()} == {
         0: SELDOM // 3,
         1: SELDOM // 3,
@@ -95,10 +99,10 @@ def test_only_the_latest_are_kept() -> None:
 
 def test_what_is_read_now_does_not_change() -> None:
     store = BurstStore()
-    store.hear(NIC, rows(3, qpn=1), NOW_NS)
+    _hear(store, rows(3, qpn=1))
     now = store.now()
     for _ in range(3):
-        store.hear(NIC, rows(KEPT - 4, qpn=2), NOW_NS)
+        _hear(store, rows(KEPT - 4, qpn=2))
     assert np.array_equal(now[NIC], rows(3, qpn=1))
     assert {*store.now()[NIC]["qpn"].tolist()} == {1, 2}
 
@@ -114,7 +118,7 @@ def test_what_sends_often_does_not_push_out_what_sends_seldom() -> None:
     seldom["end_ns"] = seldom["start_ns"]
     both = np.concatenate([often, seldom])
     for one in np.split(both[np.argsort(both["end_ns"], kind="stable")], 27):
-        store.hear(NIC, one, NOW_NS)
+        _hear(store, one)
     counts = {key[1]: found.count for key, found in store.of(NIC).items()}
     assert counts[2] >= REMEMBERED_NS // (10 * SECOND_NS)
     assert sum(counts.values()) <= KEPT
@@ -135,16 +139,28 @@ def test_what_sends_often_does_not_push_out_what_sends_seldom() -> None:
 )
 def test_what_cannot_be_is_counted_and_left_out(fields: dict[str, int]) -> None:
     store = BurstStore()
-    store.hear(NIC, rows(**fields), NOW_NS)
+    _hear(store, rows(**fields))
     assert (store.of(NIC), store.implausible) == ({}, 1)
-    store.hear(NIC, np.concatenate([rows(**fields), rows()]), NOW_NS)
+    _hear(store, np.concatenate([rows(**fields), rows()]))
     assert ([found.count for found in store.of(NIC).values()], store.implausible) == ([1], 2)
 
 
 def test_hosts_that_are_gone_are_forgotten() -> None:
     store = BurstStore()
-    store.hear(NIC, rows(), NOW_NS)
-    store.hear(("h2", "roce0"), rows(), NOW_NS)
+    _hear(store, rows())
+    _hear(store, rows(), ("h2", "roce0"))
     store.keep_only({"h2"})
     assert store.of(NIC) == {}
     assert len(store.of(("h2", "roce0"))) == 1
+
+
+def test_bursts_of_several_nics_are_told_together() -> None:
+    store = BurstStore()
+    told = np.concatenate([rows(2, qpn=1), rows(3, qpn=2), rows(start_ns=NOW_NS, end_ns=0), rows(1, qpn=3)])
+    store.hear([NIC, ("h1", "roce1"), ("h1", "roce2"), ("h1", "roce3")], told, [2, 3, 1, 1], NOW_NS)
+    assert {nic[1]: kept["qpn"].tolist() for nic, kept in store.now().items()} == {
+        "roce0": [1, 1],
+        "roce1": [2, 2, 2],
+        "roce3": [3],
+    }
+    assert store.implausible == 1
