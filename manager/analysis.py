@@ -94,7 +94,7 @@ class Analysis:
             learn = partial(self._duties.timed, DISCOVERY, partial(discovery.learn, started))
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
             self._state.note_fabric(await asyncio.to_thread(learn) if is_large else learn())
-            if self._bus.connected:
+            if self._bus.connected and not self._awaits_plan():
                 await self._order_traces(is_large=is_large)
             took_s = self._duties.spent_s(DISCOVERY) - before_s
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
@@ -104,9 +104,14 @@ class Analysis:
         watch = self._state.jobs
         while True:
             async with self._duties.paced(JOBS, CAUSES, least_s=JOBS_INTERVAL_S, share=JOBS_SHARE):
-                with self._duties.of(JOBS):
-                    infer = watch.due(time.monotonic())
-                await self._follow_jobs(infer)
+                if not self._awaits_plan():
+                    with self._duties.of(JOBS):
+                        infer = watch.due(time.monotonic())
+                    await self._follow_jobs(infer)
+
+    def _awaits_plan(self) -> bool:
+        """Whether this manager leads and has yet to plan, which comes first: hosts go on as they were told meanwhile."""
+        return self._state.leads and self._state.first_plan.is_awaited(time.monotonic())
 
     async def _follow_jobs(self, infer: Infer | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""

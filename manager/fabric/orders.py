@@ -32,7 +32,7 @@ _NO_PAIRS: Mapping[Pair, int] = {}
 class _Plan:
     """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
 
-    `wanted` are the ports that it is to have, `ports` those of them for which its host has room. `switches` are how many were known
+    `wanted` are the ports that it is to have, with those `in_use`, `ports` those of them for which its host has room. `switches` are how many were known
     to be on the way when the pair was first ordered; `order` says all this to its host. `settled` is what it rested on when it was
     seen that to look again would change nothing, None where it may. Of one that `is_taken_up` nothing is known but its ports.
     """
@@ -40,6 +40,7 @@ class _Plan:
     candidates: list[int] = field(default_factory=list)
     granted: int = 0
     waited: int = 0
+    in_use: Collection[int] | None = None
     wanted: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
     switches: int | None = None
@@ -53,6 +54,14 @@ class _Plan:
         self.candidates = candidates(pair, len(self.ports))
         granted = itertools.takewhile(set(self.ports).__contains__, self.candidates)
         self.granted = max(self.granted, len(list(granted)))
+
+    def want(self, pair: Pair, in_use: Collection[int]) -> bool:
+        """Want the ports in use, and those that are granted; whether these are others than before."""
+        before, self.in_use = self.wanted, in_use
+        if len(self.candidates) < self.granted:
+            self.candidates = candidates(pair, 2 * self.granted)
+        self.wanted = tuple(dict.fromkeys((*tuple(in_use)[:MOST_IN_USE], *self.candidates[: self.granted])))
+        return self.wanted != before
 
     def is_settled(self, of: "_RestsOn") -> bool:
         """Whether all is as it was when it was seen that to look again would change nothing."""
@@ -132,7 +141,7 @@ class Orders:
             self._planned[host].add(pair)
             self._unsettled.setdefault(host, set()).add(pair)
             plan.ports, plan.switches = tuple(order.sports), order.switches
-            plan.order = plan.settled = None
+            plan.order = plan.settled = plan.in_use = None
             plan.is_taken_up = True
         self._shared.pop(host, None)
 
@@ -238,18 +247,14 @@ class Orders:
             plan = self._plans[pair] = _Plan(switches=switches)
         if plan.is_taken_up:
             plan.go_on(pair)
-        of, heard, lacks = facts.of(pair, ports), facts.traced.get(pair), False
+        of, heard, lacks, granted = facts.of(pair, ports), facts.traced.get(pair), False, plan.granted
         if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
             lacks = facts.path_counts.lacks(pair, of[1], is_far=of[2])
             self.waits |= _grow(plan, lacks=lacks, is_calm=facts.is_calm)
         may_grow = (lacks or plan.waited > 0) and plan.granted < MOST_CANDIDATES
         plan.settled = None if may_grow else of
-        before, in_use = plan.wanted, tuple(ports)[:MOST_IN_USE]
-        plan.granted = max(plan.granted, _batch(of[1]) - len(in_use))
-        if len(plan.candidates) < plan.granted:
-            plan.candidates = candidates(pair, 2 * plan.granted)
-        plan.wanted = tuple(dict.fromkeys((*in_use, *plan.candidates[: plan.granted])))
-        return plan.wanted != before
+        plan.granted = max(plan.granted, _batch(of[1]) - min(len(ports), MOST_IN_USE))
+        return (plan.granted != granted or plan.in_use is not ports) and plan.want(pair, ports)
 
     def _share(self, in_use: InUse, budget: int) -> list[Pair]:
         """Give a host's pairs the ports that they want, as far as there is room; those that have others now."""

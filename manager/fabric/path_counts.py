@@ -219,12 +219,16 @@ class PathCounts:
         if hosts is not None:
             is_known[is_known] = self._are_between(hosts)[self.counted.peer_of[is_known]]
         leaf = self.counted.ends.into[self.counted.first_link[is_known]]
-        told = np.column_stack(
-            [leaf, self.counted.of_peers[self.counted.peer_of[is_known]][:, [PEER_PORTS, PEER_WIDTH]]]
-        )
-        unsure = {at for at, ports, width in np.unique(told, axis=0).tolist() if not _is_sure(ports, width)}
+        unsure = leaf[~self._sure_peers()[self.counted.peer_of[is_known]]]
         names = list(self.counted.ends.number)
-        return {names[at] for at in set(leaf.tolist()) - unsure}
+        return {names[at] for at in set(leaf.tolist()) - set(unsure.tolist())}
+
+    def _sure_peers(self) -> NDArray[np.bool_]:
+        """Between which leaves all links are known, as far as can be told, shape (peers,)."""
+        ports, width = self.counted.of_peers[:, PEER_PORTS], self.counted.of_peers[:, PEER_WIDTH]
+        told, which = np.unique(ports * (int(width.max(initial=0)) + 1) + width, return_inverse=True)
+        sure = [_is_sure(*divmod(each, int(width.max(initial=0)) + 1)) for each in told.tolist()]
+        return np.array(sure, bool)[which]
 
     def _are_between(self, hosts: Collection[str]) -> NDArray[np.bool_]:
         """Which peers are two leaves of some hosts, shape (peers,)."""
