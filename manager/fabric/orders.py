@@ -32,15 +32,16 @@ _NO_PAIRS: Mapping[Pair, int] = {}
 class _Plan:
     """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
 
-    `wanted` are the ports that it is to have, with those `in_use`, `ports` those of them for which its host has room. `switches` are how many were known
-    to be on the way when the pair was first ordered; `order` says all this to its host. `settled` is what it rested on when it was
-    seen that to look again would change nothing, None where it may. Of one that `is_taken_up` nothing is known but its ports.
+    `wanted` are the ports that it is to have, `made_of` those in use and the grant; `ports` are those for which its host has room.
+    `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host.
+    `settled` is what it rested on when it was seen that to look again would change nothing, None where it may. Of one that
+    `is_taken_up` nothing is known but its ports.
     """
 
     candidates: list[int] = field(default_factory=list)
     granted: int = 0
     waited: int = 0
-    in_use: Collection[int] | None = None
+    made_of: tuple[Collection[int], int] | None = None
     wanted: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
     switches: int | None = None
@@ -57,7 +58,9 @@ class _Plan:
 
     def want(self, pair: Pair, in_use: Collection[int]) -> bool:
         """Want the ports in use, and those that are granted; whether these are others than before."""
-        before, self.in_use = self.wanted, in_use
+        if self.made_of is not None and self.made_of[0] is in_use and self.made_of[1] == self.granted:
+            return False
+        before, self.made_of = self.wanted, (in_use, self.granted)
         if len(self.candidates) < self.granted:
             self.candidates = candidates(pair, 2 * self.granted)
         self.wanted = tuple(dict.fromkeys((*tuple(in_use)[:MOST_IN_USE], *self.candidates[: self.granted])))
@@ -100,9 +103,7 @@ class _Shared:
 
     def holds(self, in_use: InUse, budget: int) -> bool:
         """Whether it is so for these pairs and so many ports too, while the pairs want the same."""
-        return self.in_use is in_use and (
-            self.budget == budget or self.wanted <= min(self.budget, budget)
-        )
+        return self.in_use is in_use and (self.budget == budget or self.wanted <= min(self.budget, budget))
 
 
 class Orders:
@@ -141,7 +142,7 @@ class Orders:
             self._planned[host].add(pair)
             self._unsettled.setdefault(host, set()).add(pair)
             plan.ports, plan.switches = tuple(order.sports), order.switches
-            plan.order = plan.settled = plan.in_use = None
+            plan.order = plan.settled = plan.made_of = None
             plan.is_taken_up = True
         self._shared.pop(host, None)
 
@@ -247,14 +248,14 @@ class Orders:
             plan = self._plans[pair] = _Plan(switches=switches)
         if plan.is_taken_up:
             plan.go_on(pair)
-        of, heard, lacks, granted = facts.of(pair, ports), facts.traced.get(pair), False, plan.granted
+        of, heard, lacks = facts.of(pair, ports), facts.traced.get(pair), False
         if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
             lacks = facts.path_counts.lacks(pair, of[1], is_far=of[2])
             self.waits |= _grow(plan, lacks=lacks, is_calm=facts.is_calm)
         may_grow = (lacks or plan.waited > 0) and plan.granted < MOST_CANDIDATES
         plan.settled = None if may_grow else of
         plan.granted = max(plan.granted, _batch(of[1]) - min(len(ports), MOST_IN_USE))
-        return (plan.granted != granted or plan.in_use is not ports) and plan.want(pair, ports)
+        return plan.want(pair, ports)
 
     def _share(self, in_use: InUse, budget: int) -> list[Pair]:
         """Give a host's pairs the ports that they want, as far as there is room; those that have others now."""
