@@ -148,7 +148,11 @@ async def test_orders_and_jobs_wait_for_the_first_plan_of_a_manager_that_has_beg
     monkeypatch.setattr("manager.analysis.DISCOVERY_INTERVAL_S", 0.01)
 
     def note(what: str, answer: object) -> Callable[..., object]:
-        return lambda *_of: done.append(what) or answer
+        def say(*_of: object) -> object:
+            done.append(what)
+            return answer
+
+        return say
 
     state = SimpleNamespace(
         leads=True,
