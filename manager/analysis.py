@@ -99,7 +99,7 @@ class Analysis:
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
             learn = partial(discovery.learn, started)
             self._state.note_fabric(await self._done(DISCOVERY, learn, is_large=is_large))
-            if self._bus.connected:
+            if self._bus.connected and not self._awaits_plan():
                 await self._order_traces(is_large=is_large)
             took_s = self._duties.spent_s(DISCOVERY) - before_s
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
@@ -109,9 +109,14 @@ class Analysis:
         watch = self._state.jobs
         while True:
             async with self._duties.paced(JOBS, CAUSES, least_s=JOBS_INTERVAL_S, share=JOBS_SHARE):
-                with self._duties.of(JOBS):
-                    infer = watch.due(time.monotonic())
-                await self._follow_jobs(infer)
+                if not self._awaits_plan():
+                    with self._duties.of(JOBS):
+                        infer = watch.due(time.monotonic())
+                    await self._follow_jobs(infer)
+
+    def _awaits_plan(self) -> bool:
+        """Whether this manager leads and has yet to plan, which comes first: hosts go on as they were told meanwhile."""
+        return self._state.leads and self._state.first_plan.is_awaited(time.monotonic())
 
     async def _follow_jobs(self, infer: Infer | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""

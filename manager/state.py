@@ -37,6 +37,7 @@ from manager.fabric.wiring_watch import WiringChange
 from manager.faults.dead_links import avoided
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
+from manager.first_plan import FirstPlan
 from manager.hosts.counters import CounterTotals
 from manager.hosts.departed import Departed
 from manager.hosts.happening import Happening
@@ -67,7 +68,6 @@ from manager.queue_pairs.traffic import Traffic
 from manager.tcp.planned import by_name
 
 EVENTS_KEPT = 1000
-TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
 HELLO_REASONS = ("ok", "not_sane", "name_taken", "put_out")
 REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path", "discipline_not_sane")
@@ -131,8 +131,7 @@ class FleetState:
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self._hosts_probed: set[str] = set()
         self.leads, self.leader = True, Leader()
-        self._leads_since_s = 0.0
-        self._knows_steering = True
+        self.first_plan = FirstPlan()
         self._taken_up: dict[str, list[ProbeEdge]] | None = None
         self.probed_before = ProbedBefore()
         self.starts = identity.starts
@@ -161,8 +160,9 @@ class FleetState:
             timeline: the name of the fleet's.
             others_led: whether others may have, since this manager did.
         """
-        self.leads, self.leader, self._leads_since_s = True, leader, now_s
-        self._knows_steering, self._taken_up, self.probed_before = False, {}, ProbedBefore()
+        self.leads, self.leader = True, leader
+        self.first_plan.lead(now_s)
+        self._taken_up, self.probed_before = {}, ProbedBefore()
         self._documents = Documents()
         self.planner.lead(now_s)
         self.migrations.lead(now_s, leader.epoch)
@@ -408,6 +408,7 @@ class FleetState:
         """Take a step of the planner; the documents that change with it. None before the first probe graph."""
         if not self.may_plan(now_s):
             return []
+        self.first_plan.make()
         by_hand = self.overrides.tcp.messages()
         self.discovery.tcp_uses.see(self.planner.connections, now_s, by_hand)
         self.watch.connections.see(self.planner.connections, now_s)
@@ -452,11 +453,9 @@ class FleetState:
         """Whether there is a probe graph, and enough is known of what is steered to change it."""
         if self._edges is None or not self.leads:
             return False
-        if not self._knows_steering:
-            up = [name for name, host in self.members.hosts.items() if host.state == "up"]
-            waited_s = now_s - self._leads_since_s
-            self._knows_steering = not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
-        return self._knows_steering
+        return self.first_plan.may(
+            now_s, lambda: not self.was_directed() or self.planner.knows(self.members.up())
+        )
 
     def overtaken(self) -> list[Desired]:
         """Documents that must be published again, above what their hosts took from an earlier manager."""

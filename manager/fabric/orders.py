@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cwdp.shared.bus.messages import TraceOrder, nic_id
+from cwdp.shared.bus.messages import TraceOrder, host_of, nic_id
 from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import Pair, PathName
 from manager.probing.schedule import draw_ports
@@ -32,14 +32,17 @@ _NO_PAIRS: Mapping[Pair, int] = {}
 class _Plan:
     """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
 
-    `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host. `settled` is what it rested on that the pair lacked nothing, None where
-    it may. Of one that `is_taken_up` nothing is known but its ports.
+    `wanted` are the ports that it is to have, `made_of` those in use and the grant; `ports` are those for which its host has room.
+    `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host.
+    `settled` is what it rested on when it was seen that to look again would change nothing, None where it may. Of one that
+    `is_taken_up` nothing is known but its ports.
     """
 
     candidates: list[int] = field(default_factory=list)
     granted: int = 0
     waited: int = 0
-    in_use: tuple[int, ...] = ()
+    made_of: tuple[Collection[int], int] | None = None
+    wanted: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
     switches: int | None = None
     order: TraceOrder | None = None
@@ -53,24 +56,29 @@ class _Plan:
         granted = itertools.takewhile(set(self.ports).__contains__, self.candidates)
         self.granted = max(self.granted, len(list(granted)))
 
-    def rests_on(self, of: "_RestsOn", left: int) -> bool:
-        """Whether all is as it was when it was seen last that the pair needs no more."""
+    def want(self, pair: Pair, in_use: Collection[int]) -> bool:
+        """Want the ports in use, and those that are granted; whether these are others than before."""
+        if self.made_of is not None and self.made_of[0] is in_use and self.made_of[1] == self.granted:
+            return False
+        before, self.made_of = self.wanted, (in_use, self.granted)
+        if len(self.candidates) < self.granted:
+            self.candidates = candidates(pair, 2 * self.granted)
+        self.wanted = tuple(dict.fromkeys((*tuple(in_use)[:MOST_IN_USE], *self.candidates[: self.granted])))
+        return self.wanted != before
+
+    def is_settled(self, of: "_RestsOn") -> bool:
+        """Whether all is as it was when it was seen that to look again would change nothing."""
         settled = self.settled
-        return (
-            settled is not None
-            and settled[0] is of[0]
-            and settled[1] is of[1]
-            and settled[2:] == of[2:]
-            and len(self.ports) <= left
-        )
+        return settled is not None and settled[0] is of[0] and settled[1:] == of[1:]
 
 
-_RestsOn = tuple[Collection[int], Collection[int] | None, int | None, bool]
+_RestsOn = tuple[Collection[int], int | None, bool]
+"""The ports that a pair uses, how many different paths are enough for it, whether it leads to another pod."""
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What orders rest on beside the ports in use; see `Orders.update`."""
+    """What orders rest on beside the ports in use; see `Orders.update`. `anew` is by host."""
 
     path_counts: PathCounts
     traced: Mapping[Pair, Collection[int]]
@@ -78,11 +86,31 @@ class _Facts:
     enough: Mapping[Pair, int]
     far: Collection[Pair]
     is_calm: bool
-    anew: Collection[Pair] | None
+    anew: Mapping[str, Collection[Pair]] | None
+
+    def of(self, pair: Pair, ports: Collection[int]) -> _RestsOn:
+        """What a pair rests on."""
+        return ports, self.enough.get(pair), pair in self.far
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Among which pairs a host's room was shared out, how many ports that was, and how many they want."""
+
+    in_use: InUse
+    budget: int
+    wanted: int
+
+    def holds(self, in_use: InUse, budget: int) -> bool:
+        """Whether it is so for these pairs and so many ports too, while the pairs want the same."""
+        return self.in_use is in_use and (self.budget == budget or self.wanted <= min(self.budget, budget))
 
 
 class Orders:
     """The orders of all hosts.
+
+    From one update to the next only those pairs are looked at of which something is different or that may be granted more, and only
+    the room of those hosts is shared out whose pairs are others or want others.
 
     Attributes:
         by_host: what each is to trace; a list is never changed, but replaced.
@@ -96,9 +124,8 @@ class Orders:
         self.waits = False
         self._plans: dict[Pair, _Plan] = {}
         self._planned: defaultdict[str, set[Pair]] = defaultdict(set)
-        self._in_use: Mapping[str, InUse] = {}
-        self._unsettled: set[str] = set()
-        self._budget = 0
+        self._unsettled: dict[str, set[Pair]] = {}
+        self._shared: dict[str, _Shared] = {}
 
     def is_ordered(self, path: PathName) -> bool:
         """Whether a path is to be traced."""
@@ -113,10 +140,11 @@ class Orders:
             pair = nic_id(host, order.nic), order.dst_addr
             plan = self._plans.setdefault(pair, _Plan())
             self._planned[host].add(pair)
-            self._unsettled.add(host)
+            self._unsettled.setdefault(host, set()).add(pair)
             plan.ports, plan.switches = tuple(order.sports), order.switches
-            plan.order = plan.settled = None
+            plan.order = plan.settled = plan.made_of = None
             plan.is_taken_up = True
+        self._shared.pop(host, None)
 
     def update(
         self,
@@ -144,80 +172,103 @@ class Orders:
                 they are, and a pair only seems to lack one.
             anew: the pairs of which `path_counts` or `traced` may say something else than before; None for all.
         """
-        facts = _Facts(path_counts, traced, owner, enough, far, is_calm, anew)
+        by_host = None if anew is None else _by_host(anew)
+        facts = _Facts(path_counts, traced, owner, enough, far, is_calm, by_host)
         in_use = {host: pairs for host, pairs in in_use.items() if pairs}
         budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(in_use)))
-        stale = self._stale(in_use, budget, anew)
-        self._in_use, self._budget = in_use, budget
         self.withdrawn, self.waits = [], False
         for host in self._planned.keys() - in_use.keys():
-            self._withdraw(host, self._planned.pop(host))
+            self._withdraw(self._planned.pop(host))
+            self._unsettled.pop(host, None)
+            self._shared.pop(host, None)
         orders = {host: told for host, told in self.by_host.items() if host in in_use}
-        for host in stale:
-            orders[host] = self._update_host(host, in_use[host], facts)
+        for host, pairs in in_use.items():
+            if self._is_stale(host, pairs, budget, by_host) and self._update_host(host, pairs, budget, facts):
+                told = (_order(pair, self._plans[pair]) for pair in pairs)
+                orders[host] = [order for order in told if order is not None]
         orders = {host: told for host, told in orders.items() if told}
         changed = orders != self.by_host
         self.by_host = orders
         return changed
 
-    def _stale(self, in_use: Mapping[str, InUse], budget: int, anew: Collection[Pair] | None) -> list[str]:
-        """Hosts of which something is different, or that are to be looked at again anyway."""
-        if anew is None or budget != self._budget:
-            return list(in_use)
-        others = self._unsettled | {_host(src) for src, _ in anew}
-        return [host for host in in_use if host in others or self._in_use.get(host) is not in_use[host]]
+    def _is_stale(
+        self, host: str, in_use: InUse, budget: int, anew: Mapping[str, Collection[Pair]] | None
+    ) -> bool:
+        """Whether something of a host is different, or some pair is to be looked at again anyway."""
+        shared = self._shared.get(host)
+        return (
+            anew is None
+            or host in anew
+            or host in self._unsettled
+            or shared is None
+            or not shared.holds(in_use, budget)
+        )
 
-    def _withdraw(self, host: str, pairs: Iterable[Pair]) -> None:
-        self._unsettled.discard(host)
+    def _withdraw(self, pairs: Iterable[Pair]) -> None:
         self.withdrawn += [PathName(*pair, port) for pair in pairs for port in self._plans.pop(pair).ports]
 
-    def _update_host(self, host: str, in_use: InUse, facts: _Facts) -> list[TraceOrder]:
-        """What a host is to trace now."""
-        self._withdraw(host, self._planned[host] - in_use.keys())
+    def _update_host(self, host: str, in_use: InUse, budget: int, facts: _Facts) -> bool:
+        """Work out what a host is to trace now; whether its pairs are others, or may have other ports."""
+        self._withdraw(self._planned[host] - in_use.keys())
         self._planned[host] = set(in_use)
-        left = _Budget.of_host(self._budget, in_use)
-        for pair, ports in in_use.items():
-            plan, most = self._plans.get(pair), left.of(ports)
-            rests_on = ports, facts.traced.get(pair), facts.enough.get(pair), pair in facts.far
-            is_known = facts.anew is not None and pair not in facts.anew
-            is_settled = plan is not None and is_known and plan.rests_on(rests_on, most)
-            if plan is None:
-                switches = facts.path_counts.switches(pair[0], facts.owner.get(pair[1], ""))
-                plan = self._plans[pair] = _Plan(switches=switches)
-            if plan.is_taken_up:
-                plan.go_on(pair)
-            if not is_settled:
-                self._look(plan, pair, facts.path_counts, rests_on, is_calm=facts.is_calm)
-                self._fill(pair, plan, most, _batch(rests_on[2]))
-            if plan.settled is None:
-                self._unsettled.add(host)
-            left.spend(ports, len(plan.ports))
-        return [order for pair in in_use if (order := _order(pair, self._plans[pair])) is not None]
+        shared = self._shared.get(host)
+        seen = self._to_look_at(host, in_use, facts)
+        wants_others = [self._look(pair, in_use[pair], facts) for pair in seen]
+        has_others: list[Pair] = []
+        is_shared_anew = any(wants_others) or shared is None or not shared.holds(in_use, budget)
+        if is_shared_anew:
+            wanted = sum(len(self._plans[pair].wanted) for pair in in_use)
+            self._shared[host] = _Shared(in_use, budget, wanted)
+            has_others = self._share(in_use, budget)
+        unsettled = {pair for pair in (*seen, *has_others) if self._plans[pair].settled is None}
+        if unsettled:
+            self._unsettled[host] = unsettled
+        else:
+            self._unsettled.pop(host, None)
+        return is_shared_anew
 
-    def _look(self, plan: _Plan, pair: Pair, path_counts: PathCounts, of: _RestsOn, *, is_calm: bool) -> None:
-        """See whether a pair is to have more ports."""
-        ports, heard, enough, is_far = of
-        plan.in_use = tuple(ports)[:MOST_IN_USE]
-        lacks = False
+    def _to_look_at(self, host: str, in_use: InUse, facts: _Facts) -> Collection[Pair]:
+        """The pairs of a host that may be granted more, or of which something is different."""
+        if facts.anew is None:
+            return in_use.keys()
+        found = {*self._unsettled.get(host, ()), *facts.anew.get(host, ())} & in_use.keys()
+        shared = self._shared.get(host)
+        if shared is None or shared.in_use is not in_use:
+            for pair, ports in in_use.items():
+                plan = self._plans.get(pair)
+                if plan is None or not plan.is_settled(facts.of(pair, ports)):
+                    found.add(pair)
+        return found
+
+    def _look(self, pair: Pair, ports: Collection[int], facts: _Facts) -> bool:
+        """See which ports a pair is to have; whether others than before."""
+        plan = self._plans.get(pair)
+        if plan is None:
+            switches = facts.path_counts.switches(pair[0], facts.owner.get(pair[1], ""))
+            plan = self._plans[pair] = _Plan(switches=switches)
+        if plan.is_taken_up:
+            plan.go_on(pair)
+        of, heard, lacks = facts.of(pair, ports), facts.traced.get(pair), False
         if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
-            lacks = path_counts.lacks(pair, enough, is_far=is_far)
-            self.waits |= _grow(plan, lacks=lacks, is_calm=is_calm)
-        plan.settled = None if lacks or plan.waited else of
+            lacks = facts.path_counts.lacks(pair, of[1], is_far=of[2])
+            self.waits |= _grow(plan, lacks=lacks, is_calm=facts.is_calm)
+        may_grow = (lacks or plan.waited > 0) and plan.granted < MOST_CANDIDATES
+        plan.settled = None if may_grow else of
+        plan.granted = max(plan.granted, _batch(of[1]) - min(len(ports), MOST_IN_USE))
+        return plan.want(pair, ports)
 
-    def _fill(self, pair: Pair, plan: _Plan, left: int, batch: int) -> None:
-        """Give a pair its ports, at most `left`, with those in use at least `batch` if there is room."""
-        before = plan.ports
-        granted = max(plan.granted, batch - len(plan.in_use))
-        if len(plan.candidates) < granted:
-            plan.candidates = candidates(pair, 2 * granted)
-        plan.granted = granted
-        wanted = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:granted])))
-        plan.ports = wanted[: max(0, left)]
-        if plan.ports != wanted or plan.ports != before:
-            plan.settled = None
-        if plan.ports != before:
-            plan.order = None
-            self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
+    def _share(self, in_use: InUse, budget: int) -> list[Pair]:
+        """Give a host's pairs the ports that they want, as far as there is room; those that have others now."""
+        left, changed = _Budget.of_host(budget, in_use), []
+        for pair, ports in in_use.items():
+            plan = self._plans[pair]
+            before, plan.ports = plan.ports, plan.wanted[: max(0, left.of(ports))]
+            if plan.ports != before:
+                plan.order = plan.settled = None
+                changed.append(pair)
+                self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
+            left.spend(ports, len(plan.ports))
+        return changed
 
 
 def _order(pair: Pair, plan: _Plan) -> TraceOrder | None:
@@ -272,5 +323,8 @@ def _grow(plan: _Plan, *, lacks: bool, is_calm: bool) -> bool:
     return plan.granted < MOST_CANDIDATES
 
 
-def _host(nic: str) -> str:
-    return nic.rpartition("/")[0]
+def _by_host(pairs: Iterable[Pair]) -> dict[str, set[Pair]]:
+    found: defaultdict[str, set[Pair]] = defaultdict(set)
+    for pair in pairs:
+        found[host_of(pair[0])].add(pair)
+    return found

@@ -219,12 +219,16 @@ class PathCounts:
         if hosts is not None:
             is_known[is_known] = self._are_between(hosts)[self.counted.peer_of[is_known]]
         leaf = self.counted.ends.into[self.counted.first_link[is_known]]
-        told = np.column_stack(
-            [leaf, self.counted.of_peers[self.counted.peer_of[is_known]][:, [PEER_PORTS, PEER_WIDTH]]]
-        )
-        unsure = {at for at, ports, width in np.unique(told, axis=0).tolist() if not _is_sure(ports, width)}
+        unsure = leaf[~self._sure_peers()[self.counted.peer_of[is_known]]]
         names = list(self.counted.ends.number)
-        return {names[at] for at in set(leaf.tolist()) - unsure}
+        return {names[at] for at in set(leaf.tolist()) - set(unsure.tolist())}
+
+    def _sure_peers(self) -> NDArray[np.bool_]:
+        """Between which leaves all links are known, as far as can be told, shape (peers,)."""
+        ports, width = self.counted.of_peers[:, [PEER_PORTS, PEER_WIDTH]].T
+        above = int(width.max(initial=0)) + 1
+        told, which = np.unique(ports * above + width, return_inverse=True)
+        return np.array([_is_sure(*divmod(each, above)) for each in told.tolist()], bool)[which]
 
     def _are_between(self, hosts: Collection[str]) -> NDArray[np.bool_]:
         """Which peers are two leaves of some hosts, shape (peers,)."""
@@ -327,7 +331,8 @@ def _changed(crossed: I32, pair: I32, paths: PackedPaths) -> Rows:
     rows, places = np.minimum(crossed.shape, paths.crossed.shape)
     differs = np.ones(len(paths.crossed), bool)
     differs[:rows] = pair[:rows] != paths.rows.of[:rows]
-    differs[:rows] |= (crossed[:rows, :places] != paths.crossed[:rows, :places]).any(axis=1)
+    for place in range(places):  # `any` over so few places takes four times as long
+        differs[:rows] |= crossed[:rows, place] != paths.crossed[:rows, place]
     for each in (crossed, paths.crossed):
         differs[:rows] |= (each[:rows, places:] >= 0).any(axis=1)
     return np.flatnonzero(differs)

@@ -15,7 +15,9 @@ from cwdp.shared.bus.messages import Desired
 from cwdp.shared.tasks import end
 from manager.analysis import LINKS_INTERVAL_S, Analysis
 from manager.duties import Duties
+from manager.fabric.model import KnownLinks
 from manager.fabric.routes import DirectedLink, Routes
+from manager.first_plan import AWAITED_S, TAKE_OVER_S, FirstPlan
 from manager.state import FleetState
 
 
@@ -24,7 +26,8 @@ def _direct(_documents: Iterable[Desired]) -> None:
 
 
 def _analysis(**state: Any) -> Analysis:
-    return Analysis(cast(Bus, None), cast(FleetState, SimpleNamespace(**state)), Duties(), direct=_direct)
+    fake = SimpleNamespace(**{"leads": False, **state})
+    return Analysis(cast(Bus, None), cast(FleetState, fake), Duties(), direct=_direct)
 
 
 def _waits(_now_s: float) -> None:
@@ -132,3 +135,57 @@ async def test_jobs_are_looked_at_as_often_as_processor_time_allows(
     pauses_s = [began_s[i + 1] - began_s[i] - 0.2 for i in range(2)]
     assert (0.01 if look is _waits else 0.39) <= min(pauses_s) + 0.01
     assert min(pauses_s) < most_s
+
+
+@asynchronous
+async def test_orders_and_jobs_wait_for_the_first_plan_of_a_manager_that_has_begun_to_lead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+    first_plan = FirstPlan()
+    first_plan.lead(time.monotonic())
+    monkeypatch.setattr("manager.analysis.JOBS_INTERVAL_S", 0.01)
+    monkeypatch.setattr("manager.analysis.DISCOVERY_INTERVAL_S", 0.01)
+
+    def note(what: str, answer: object) -> Callable[..., object]:
+        def say(*_of: object) -> object:
+            done.append(what)
+            return answer
+
+        return say
+
+    state = SimpleNamespace(
+        leads=True,
+        first_plan=first_plan,
+        jobs=SimpleNamespace(due=note("jobs", None), take=lambda _jobs: None, jobs=[]),
+        traffic=SimpleNamespace(timeline_ns=lambda _now_s: 0),
+        causes=SimpleNamespace(due=lambda *_known: dict, take=lambda _found: None),
+        subnets=SimpleNamespace(links=lambda *_known: KnownLinks()),
+        subnet_faults=SimpleNamespace(dead_links=()),
+        discovery=SimpleNamespace(learn=note("paths", []), fabric=SimpleNamespace(store=())),
+        note_fabric=lambda _changes: None,
+        begin_discovery=note("orders", (False, None)),
+    )
+    bus = cast(Bus, SimpleNamespace(connected=True))
+    analysis = Analysis(bus, cast(FleetState, state), Duties(), direct=_direct)
+    loops = [asyncio.create_task(loop) for loop in (analysis._discover(), analysis._infer_jobs())]
+    await until(lambda: len(done) >= 3)
+    assert set(done) == {"paths"}
+    first_plan.make()
+    await until(lambda: {"orders", "jobs"} <= set(done))
+    await end(*loops)
+
+
+def test_a_first_plan_is_awaited_for_so_long() -> None:
+    first_plan = FirstPlan()
+    assert first_plan.may(0.0, lambda: False)
+    first_plan.lead(100.0)
+    assert not first_plan.may(100.0 + TAKE_OVER_S, lambda: False)
+    assert first_plan.is_awaited(100.0 + TAKE_OVER_S)
+    assert first_plan.may(100.1 + TAKE_OVER_S, lambda: False)
+    assert not first_plan.is_awaited(100.0 + AWAITED_S)
+    first_plan.lead(200.0)
+    assert first_plan.may(200.0, lambda: True)
+    assert first_plan.may(200.0, lambda: False)
+    first_plan.make()
+    assert not first_plan.is_awaited(200.0)
