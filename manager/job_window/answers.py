@@ -9,7 +9,7 @@ from cwdp.shared.bus.collectives import FUNCTIONS, WAITS
 from cwdp.shared.bus.records import WINDOW_NS
 from manager.job_window.gathered import JobWindow
 from manager.job_window.throughput import throughput_bps
-from manager.jobs.flows import FlowBursts, Rows
+from manager.jobs.flows import BurstColumns, Ints, Rows
 from manager.view.json_values import Json, rounded
 
 MOST_BURSTS = 20_000
@@ -26,7 +26,6 @@ CHUNK = ("peer", "is_send", "channel", "step", "bytes", "begin_ns", *_WAITED, "q
 TRACE_STEP_NS = 10_000_000
 CHART_STEPS = 300
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
@@ -108,15 +107,15 @@ def series(window: JobWindow, now_s: float) -> Json:
 
 def _queue_pairs(window: JobWindow) -> tuple[list[Json], Json]:
     rows, bursts_left_out, pairs_left_out, room = [], 0, 0, MOST_BURSTS
-    for each in window.flows:
-        sent, came = _told(window, each)
+    for i, flow in enumerate(window.flows.flows):
+        sent, came = _told(window, i)
         count = len(sent) + len(came)
         if count > room:
             bursts_left_out += count
             pairs_left_out += 1
             continue
         room -= count
-        rows.append({**each.flow._asdict(), "sent": _numbers(sent), "came": _numbers(came)})
+        rows.append({**flow._asdict(), "sent": _numbers(sent), "came": _numbers(came)})
     return rows, {"queue_pairs": pairs_left_out, "bursts": bursts_left_out}
 
 
@@ -159,16 +158,20 @@ def _chunks(rows: Rows) -> list[list[int]]:
     return [list(numbers) for numbers in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _told(window: JobWindow, each: FlowBursts) -> tuple[Rows, Rows]:
+def _told(window: JobWindow, flow: int) -> tuple[BurstColumns, BurstColumns]:
     """What each end told itself of the bursts that began before the window's end."""
-    return tuple(  # type: ignore[return-value]
-        rows[rows["start_ns"] <= window.until_ns] if nic in window.telling else rows[:0]
-        for nic, rows in ((each.flow.src, each.left), (each.flow.dst, each.arrived))
+    flows = window.flows
+    src, dst, _ = flows.flows[flow]
+    sent, came = (
+        told.of(flow).take(told.of(flow).start_ns <= window.until_ns if nic in window.telling else slice(0))
+        for nic, told in ((src, flows.left), (dst, flows.arrived))
     )
+    return sent, came
 
 
-def _numbers(rows: Rows) -> list[list[int]]:
-    found: list[list[int]] = np.stack([rows[name].astype(np.int64) for name in BURST], axis=1).tolist()
+def _numbers(bursts: BurstColumns) -> list[list[int]]:
+    columns = [getattr(bursts, name).astype(np.int64) for name in BURST]
+    found: list[list[int]] = np.stack(columns, axis=1).tolist()
     return found
 
 

@@ -14,8 +14,9 @@ from cwdp.shared.bus.records import WINDOW_NS, shown_address
 from manager.collectives.belonging import Ranks
 from manager.collectives.store import Collective
 from manager.fabric.routes import DirectedLink
-from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of, nic_name
+from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, nic_name
 from manager.jobs.inference import Job
+from manager.jobs.table import flows_of
 from manager.queue_pairs.delays import FlowSamples
 from manager.state import FleetState
 
@@ -88,11 +89,13 @@ class JobWindow:
     left_out: Mapping[str, int]
 
     @cached_property
-    def flows(self) -> Sequence[FlowBursts]:
+    def flows(self) -> FlowBursts:
         """The job's queue pairs by direction with their bursts, those that sent most first. In a large job it takes long."""
         mine = set(self.job.flows)
-        flows = [each for each in flows_of(self.rings, self.owners, self.since_ns) if each.flow in mine]
-        return sorted(flows, key=lambda each: (-int(each.left["bytes"].sum()), each.flow))
+        table = flows_of(self.rings, self.owners, self.since_ns)
+        places = [i for i, flow in enumerate(table.flows) if flow in mine]
+        sent_bytes = dict(zip(places, table.of(places).sent_bytes().tolist(), strict=True))
+        return table.of(sorted(places, key=lambda i: -sent_bytes[i]))
 
     @cached_property
     def telling(self) -> frozenset[str]:

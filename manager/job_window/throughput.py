@@ -1,17 +1,14 @@
 """What a job sends over time, from its bursts. Pure."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.jobs.flows import FlowBursts
+from manager.jobs.flows import FlowBursts, Ints
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def throughput_bps(flows: Sequence[FlowBursts], edges_ns: Ints) -> Floats:
+def throughput_bps(flows: FlowBursts, edges_ns: Ints) -> Floats:
     """The mean rate of IP packets between edges, shape (edges - 1,); NaN after what was told of last.
 
     A burst counts as sent evenly from its beginning to its end, which is known to a jiffy.
@@ -20,15 +17,12 @@ def throughput_bps(flows: Sequence[FlowBursts], edges_ns: Ints) -> Floats:
         flows: the job's.
         edges_ns: rising, on the timeline, shape (edges,).
     """
-    if not flows:
+    if not flows.flows:
         return np.full(len(edges_ns) - 1, np.nan)
-    start_ns, end_ns, sent = (
-        np.concatenate([each.left[name].astype(np.int64) for each in flows])
-        for name in ("start_ns", "end_ns", "bytes")
-    )
-    end_ns = np.maximum(end_ns, start_ns + 1)
+    start_ns = flows.left.bursts.start_ns
+    end_ns = np.maximum(flows.left.bursts.end_ns, start_ns + 1)
     origin_ns = edges_ns[0]
-    rates = sent / (end_ns - start_ns)
+    rates = flows.left.bursts.bytes / (end_ns - start_ns)
     at_ns = np.concatenate([start_ns, end_ns]) - origin_ns
     order = np.argsort(at_ns, kind="stable")
     at_ns, steps = at_ns[order], np.concatenate([rates, -rates])[order]

@@ -1,24 +1,21 @@
-"""What NICs send each other, by the bursts that both ends tell of. Pure."""
+"""What NICs send each other: the bursts of flows, as columns of all of them. Pure.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+What is asked of a job's bursts is asked of all at once, which takes a fraction of the time that small arrays of rows of each flow take.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import EGRESS
-from manager.queue_pairs.bursts import by_queue_pair
-
 Rows = NDArray[np.void]
 NicName = tuple[str, str]
-
-
-def nic_name(nic: str) -> NicName:
-    """The host and the interface of a NIC's fabric-wide name."""
-    host, _, ifname = nic.rpartition("/")
-    return host, ifname
+Places = NDArray[np.intp]
+Ints = NDArray[np.int64]
+Counts = NDArray[np.unsignedinteger]
 
 
 class Flow(NamedTuple):
@@ -29,60 +26,104 @@ class Flow(NamedTuple):
     qpn: int
 
 
+def nic_name(nic: str) -> NicName:
+    """The host and the interface of a NIC's fabric-wide name."""
+    host, _, ifname = nic.rpartition("/")
+    return host, ifname
+
+
+@dataclass(frozen=True, eq=False)
+class BurstColumns:
+    """The columns of BURST_ROWs that tell of the bursts themselves, shapes (n,)."""
+
+    start_ns: Ints
+    end_ns: Ints
+    packets: Counts
+    bytes: Counts
+    ce_marks: Counts
+    resent: Counts
+    naks: Counts
+    bound_ns: Counts
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def take(self, places: slice | Places | NDArray[np.bool_]) -> "BurstColumns":
+        """Some of them."""
+        return BurstColumns(*(getattr(self, name)[places] for name in COLUMNS))
+
+
+COLUMNS = tuple(each.name for each in fields(BurstColumns))
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What one end of each of some flows tells: each flow's bursts by their beginning, behind those of the flow before it.
+
+    Attributes:
+        bursts: of all flows, shape (n,).
+        firsts: where each flow's begin, and the end of the last one's, shape (flows + 1,).
+    """
+
+    bursts: BurstColumns
+    firsts: Places
+
+    def of(self, flow: int) -> BurstColumns:
+        """Those of a flow by its place."""
+        return self.bursts.take(slice(self.firsts[flow], self.firsts[flow + 1]))
+
+    def each(self, of_flows: Places) -> Places:
+        """For each burst what is given for its flow, shape (n,)."""
+        return np.repeat(of_flows, np.diff(self.firsts))
+
+    def sums(self, values: Counts) -> Counts:
+        """Of what is given for each burst the sum of each flow, shape (flows,)."""
+        until = np.zeros(len(values) + 1, np.uint64)
+        np.cumsum(values, out=until[1:])
+        found: Counts = until[self.firsts[1:]] - until[self.firsts[:-1]]
+        return found
+
+
 @dataclass(frozen=True, eq=False)
 class FlowBursts:
-    """The bursts of a flow, by their beginning: as they left, and as they arrived.
+    """The bursts of some flows, as they left and as they arrived; where one end tells of none, they are what the other one tells."""
 
-    Where one end tells of none, they are what the other one tells. Dtype BURST_ROW, shapes (n,) and (m,).
-    """
+    flows: Sequence[Flow]
+    left: Told
+    arrived: Told
 
-    flow: Flow
-    left: Rows
-    arrived: Rows
+    @cached_property
+    def nics(self) -> list[str]:
+        """Those at the ends of flows, in order."""
+        return sorted({nic for flow in self.flows for nic in flow[:2]})
 
-    def since(self, since_ns: int) -> "FlowBursts | None":
-        """Those that ended after a moment on the timeline; None where none left."""
-        left, arrived = (_ended_after(rows, since_ns) for rows in (self.left, self.arrived))
-        return FlowBursts(self.flow, left, arrived) if len(left) else None
+    @cached_property
+    def ends(self) -> Places:
+        """The places in `nics` of the sources and of the targets, shape (2, flows)."""
+        place = {nic: i for i, nic in enumerate(self.nics)}
+        return np.array(
+            [[place[flow.src] for flow in self.flows], [place[flow.dst] for flow in self.flows]], np.intp
+        )
 
+    def sent_bytes(self) -> Counts:
+        """By each flow, shape (flows,)."""
+        return self.left.sums(self.left.bursts.bytes)
 
-def _ended_after(rows: Rows, since_ns: int) -> Rows:
-    """Those rows; not as copies where they are the last ones, as they mostly are."""
-    late = rows["end_ns"] >= since_ns
-    first = len(late) - int(np.count_nonzero(late))
-    return rows[first:] if late[first:].all() else rows[late]
+    def sent(self) -> dict[str, BurstColumns]:
+        """What each NIC sent that sent any, in the order of `nics`."""
+        return self._by_nic(self.left, self.ends[0])
 
+    def came(self) -> dict[str, BurstColumns]:
+        """What each NIC was sent that was sent any, in the order of `nics`."""
+        return self._by_nic(self.arrived, self.ends[1])
 
-def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_ns: int) -> list[FlowBursts]:
-    """The flows of all NICs that sent of late, in order.
-
-    A flow of which one end tells and the other, which tells of others, does not is left out: a host that lies joins no job so.
-
-    Args:
-        rings: bursts of each NIC in any order, dtype BURST_ROW, shape (n,).
-        owners: the NIC that has each packed address; what goes to others is left out.
-        since_ns: on the timeline; what ended before does not count.
-    """
-    left: dict[Flow, Rows] = {}
-    arrived: dict[Flow, Rows] = {}
-    telling = set()
-    for name, ring in rings.items():
-        nic, late = nic_id(*name), ring[ring["end_ns"] >= since_ns]
-        if len(late):
-            telling.add(nic)
-        for rows in by_queue_pair(late):
-            far = owners.get(rows["addr"][0].tobytes())
-            if far is None or far == nic:
-                continue
-            is_sent, qpn = rows["direction"][0] == EGRESS, int(rows["qpn"][0])
-            if is_sent:
-                left[Flow(nic, far, qpn)] = rows
-            else:
-                arrived[Flow(far, nic, qpn)] = rows
-    one_sided = {flow for flow in left if flow.dst in telling} ^ {
-        flow for flow in arrived if flow.src in telling
-    }
-    return [
-        FlowBursts(flow, left.get(flow, arrived.get(flow)), arrived.get(flow, left.get(flow)))  # type: ignore[arg-type]
-        for flow in sorted((left.keys() | arrived.keys()) - one_sided)
-    ]
+    def _by_nic(self, told: Told, nic_of_flows: Places) -> dict[str, BurstColumns]:
+        nic = told.each(nic_of_flows)
+        order = np.argsort(nic, kind="stable")
+        edges = np.searchsorted(nic[order], np.arange(len(self.nics) + 1)).tolist()
+        told_of = set(nic_of_flows.tolist())
+        return {
+            self.nics[i]: told.bursts.take(order[edges[i] : edges[i + 1]])
+            for i in range(len(self.nics))
+            if i in told_of
+        }

@@ -5,16 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import host_of
-from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of
+from manager.jobs.bounds import Iterations
+from manager.jobs.flows import BurstColumns, Flow, FlowBursts, Ints, NicName, Rows
 from manager.jobs.kinds import Communicator, communicators
 from manager.jobs.membership import UNKNOWN, Group, Owner, Owners, Together, group
 from manager.jobs.periods import Change, changes
 from manager.jobs.rhythm import CLEAR, CLEARER, activity, rhythm
 from manager.jobs.stragglers import Lateness, lateness
 from manager.jobs.symptoms import OVER, Symptoms, symptoms
+from manager.jobs.table import FlowTable, flows_of
 from manager.jobs.windows import BINS, LONG, SHORT, Window
 
 LEAST_BURSTS = 12
@@ -25,8 +26,6 @@ MOST_COMPARED = 8
 
 MUCH_LONGER, HARDLY = 1.5, 0.04
 """Than the median; and in this share of iterations."""
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +107,11 @@ def infer(
         now_ns: the timeline now.
         before: jobs whose members are taken to be together still.
     """
-    flows = flows_of(rings, addresses, now_ns - LONG.length_ns)
-    recent = [late for each in flows if (late := each.since(now_ns - SHORT.length_ns)) is not None]
-    short = _jobs(recent, owners, now_ns, SHORT, before)
+    table, short_ns = flows_of(rings, addresses, now_ns - LONG.length_ns), now_ns - SHORT.length_ns
+    short = _jobs(table.since(short_ns), owners, now_ns, SHORT, before)
     clear = {flow for job in short if job.likeness >= CLEAR and job.is_even for flow in job.flows}
-    rest = [
-        each
-        for each in flows
-        if each.flow not in clear and each.left["start_ns"][0] < now_ns - SHORT.length_ns
-    ]
+    is_clear = np.array([flow in clear for flow in table.flows], np.bool_)
+    rest = table.take(~is_clear & (table.first_ns() < short_ns))
     long = _jobs(rest, owners, now_ns, LONG, [job for job in before if job.window == LONG])
     return sorted(_better(short, long), key=lambda job: (-len(job.members), sorted(job.members)))
 
@@ -136,68 +131,63 @@ def _is_better(job: Job, other: Job) -> bool:
 
 
 def _jobs(
-    flows: Sequence[FlowBursts],
-    owners: Mapping[Flow, Owners],
-    now_ns: int,
-    window: Window,
-    before: Sequence[Job],
+    table: FlowTable, owners: Mapping[Flow, Owners], now_ns: int, window: Window, before: Sequence[Job]
 ) -> list[Job]:
     """Those of some flows that are seen in a window."""
-    known = [owners.get(each.flow, UNKNOWN) for each in flows]
+    known = [owners.get(flow, UNKNOWN) for flow in table.flows]
     together = (Together(job.flows, job.confidence) for job in before)
-    groups = group(flows, known, now_ns, window.length_ns, together)
+    groups = group(table, known, now_ns, window.length_ns, together)
+    found = ((one, table.of(one.flows)) for one in groups)
     return [
-        _job(one, flows, known, now_ns, window)
-        for one in groups
-        if sum(len(flows[i].left) for i in one.flows) >= LEAST_BURSTS
+        _job(one, flows, [known[i] for i in one.flows], now_ns, window)
+        for one, flows in found
+        if len(flows.left.bursts) >= LEAST_BURSTS
     ]
 
 
-def _job(
-    one: Group, flows: Sequence[FlowBursts], owners: Sequence[Owners], now_ns: int, window: Window
-) -> Job:
-    mine = [flows[i] for i in one.flows]
+def _job(one: Group, flows: FlowBursts, owners: Sequence[Owners], now_ns: int, window: Window) -> Job:
+    sent_bytes = flows.sent_bytes().tolist()
     sent: Counter[tuple[str, str]] = Counter()
-    for each in mine:
-        sent[each.flow.src, each.flow.dst] += int(each.left["bytes"].sum())
-    latest_ns = min(now_ns, max(int(each.left["end_ns"].max()) for each in mine))
-    starts_ns, likeness = _iterations(mine, latest_ns, now_ns, window)
-    members = communicators(sent)
+    for flow, count in zip(flows.flows, sent_bytes, strict=True):
+        sent[flow[:2]] += count
+    latest_ns = min(now_ns, int(flows.left.bursts.end_ns.max()))
+    busiest = sorted(range(len(sent_bytes)), key=lambda i: -sent_bytes[i])[:MOST_COMPARED]
+    starts_ns, likeness = _iterations([flows.left.of(i) for i in busiest], latest_ns, now_ns, window)
+    iterations, members = Iterations(flows, starts_ns), communicators(sent)
     return Job(
         named=one.named,
-        owners=frozenset(owner for i in one.flows for owner in owners[i] if owner is not None),
-        flows=tuple(each.flow for each in mine),
+        owners=frozenset(owner for ends in owners for owner in ends if owner is not None),
+        flows=tuple(flows.flows),
         sent_bytes=_by_source(sent),
         communicators=tuple(members),
         starts_ns=starts_ns,
         changes=tuple(changes(starts_ns)),
-        ranks=tuple(lateness(mine, members, starts_ns)),
+        ranks=tuple(lateness(iterations, members)),
         confidence=one.likeness,
         likeness=likeness,
         window=window,
-        lately=symptoms(mine, members, starts_ns, latest_ns=latest_ns, now_ns=now_ns),
+        lately=symptoms(iterations, members, latest_ns=latest_ns, now_ns=now_ns),
         nics_of={
-            (owner.host, owner.pid): flows[i].flow.src
-            for i in reversed(one.flows)
-            if (owner := owners[i][0]) is not None
+            (sender.host, sender.pid): flow.src
+            for flow, (sender, _) in zip(reversed(flows.flows), reversed(owners), strict=True)
+            if sender is not None
         },
     )
 
 
 def _iterations(
-    flows: Sequence[FlowBursts], latest_ns: int, now_ns: int, window: Window
+    busiest: Sequence[BurstColumns], latest_ns: int, now_ns: int, window: Window
 ) -> tuple[Ints, float]:
     """When iterations of some flows began, shape (iterations,), and how like each other these are; none and 0 where there are none.
 
     Args:
-        flows: of one job.
+        busiest: what those of one job sent that sent most.
         latest_ns: when it sent last.
         now_ns: the timeline now.
         window: in which they are looked for.
     """
-    busiest = _busiest(flows)
-    sent = [activity(each.left, latest_ns, BINS, window.bin_ns) for each in busiest]
-    found = rhythm(np.array(sent), min(_shortest_ns(each.left) for each in busiest) // window.bin_ns)
+    sent = [activity(each, latest_ns, BINS, window.bin_ns) for each in busiest]
+    found = rhythm(np.array(sent), min(_shortest_ns(each) for each in busiest) // window.bin_ns)
     if found is not None:
         period_ns = found.period * window.bin_ns
         is_over = now_ns - latest_ns > max(SHORT.length_ns, OVER * period_ns)
@@ -207,9 +197,9 @@ def _iterations(
     return np.zeros(0, np.int64), 0.0
 
 
-def _shortest_ns(bursts: Rows) -> int:
+def _shortest_ns(bursts: BurstColumns) -> int:
     """Half the mean time between bursts of a flow, of which there is one in a period at least but for some that were not told."""
-    return int(bursts["start_ns"][-1] - bursts["start_ns"][0]) // (2 * len(bursts))
+    return int(bursts.start_ns[-1] - bursts.start_ns[0]) // (2 * len(bursts))
 
 
 def _by_source(sent_bytes: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -217,8 +207,3 @@ def _by_source(sent_bytes: Mapping[tuple[str, str], int]) -> dict[str, int]:
     for (src, _), sent in sent_bytes.items():
         found[src] += sent
     return dict(found)
-
-
-def _busiest(flows: Sequence[FlowBursts]) -> list[FlowBursts]:
-    most = sorted(flows, key=lambda each: (-int(each.left["bytes"].sum()), each.flow))
-    return most[:MOST_COMPARED]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.jobs.flows import Flow, FlowBursts
+from manager.jobs.flows import Flow, Ints
+from manager.jobs.table import FlowTable
 
 STEPS = 3_000
 """Into so many a window is divided."""
@@ -72,7 +73,7 @@ class Group:
 
 
 def group(
-    flows: Sequence[FlowBursts],
+    table: FlowTable,
     owners: Sequence[Owners],
     until_ns: int,
     window_ns: int,
@@ -81,23 +82,24 @@ def group(
     """Divide flows into jobs, in the order of their first flows.
 
     Args:
-        flows: shape (n,).
+        table: of n flows.
         owners: who has the ends of each, shape (n,).
         until_ns: on the timeline; what begins later does not count.
         window_ns: nor does what begins so much earlier.
         before: what was in one rhythm before, and is taken to be so still where it is not known whose it is.
     """
+    flows = table.flows
     union = _Union(len(flows))
     unknown: defaultdict[str, list[int]] = defaultdict(list)
-    for i, each in enumerate(flows):
-        for nic, owner in zip((each.flow.src, each.flow.dst), owners[i], strict=True):
+    for i, flow in enumerate(flows):
+        for nic, owner in zip(flow[:2], owners[i], strict=True):
             if owner is None:
                 unknown[nic].append(i)
             else:
                 union.tie(i, owner.job or (owner.host, owner.pid))
                 union.tie(i, (owner.host, owner.pid))
     likeness: defaultdict[int, list[float]] = defaultdict(list)
-    places = {each.flow: i for i, each in enumerate(flows) if owners[i] == UNKNOWN}
+    places = {flow: i for i, flow in enumerate(flows) if owners[i] == UNKNOWN}
     for together in before:
         mine = [places[flow] for flow in together.flows if flow in places]
         for i in mine:
@@ -108,7 +110,7 @@ def group(
         apart = list({union.head(i): i for i in met}.values())
         if len(apart) == 1:
             continue
-        rhythms = _Rhythms([flows[i] for i in apart], until_ns, window_ns)
+        rhythms = _Rhythms([table.starts_ns(i) for i in apart], until_ns, window_ns)
         for first, second, found in _in_rhythm(len(apart), rhythms):
             i, j = apart[first], apart[second]
             union.join(i, j)
@@ -140,11 +142,11 @@ def _in_rhythm(count: int, rhythms: "_Rhythms") -> list[tuple[int, int, float]]:
 class _Rhythms:
     """The beginnings of the bursts of flows that meet at a NIC, to be compared."""
 
-    def __init__(self, flows: Sequence[FlowBursts], until_ns: int, window_ns: int) -> None:
-        begun = np.zeros((len(flows), STEPS))
-        self._counts = np.zeros(len(flows), np.intp)
-        for i, each in enumerate(flows):
-            place = (each.left["start_ns"] - (until_ns - window_ns)) // (window_ns // STEPS)
+    def __init__(self, starts_ns: Sequence[Ints], until_ns: int, window_ns: int) -> None:
+        begun = np.zeros((len(starts_ns), STEPS))
+        self._counts = np.zeros(len(starts_ns), np.intp)
+        for i, each_ns in enumerate(starts_ns):
+            place = (each_ns - (until_ns - window_ns)) // (window_ns // STEPS)
             place = place[(place >= 0) & (place < STEPS)]
             self._counts[i] = len(place)
             begun[i, place] = 1.0

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.clocksync.graph.robust import centre
-from manager.jobs.bounds import bounds, over_ns, sending_ns
-from manager.jobs.flows import FlowBursts, Rows
+from manager.jobs.bounds import Floats, Iterations
+from manager.jobs.flows import BurstColumns, FlowBursts, Ints
 from manager.jobs.kinds import SYMMETRIC, Communicator
 
 LEAST_ITERATIONS = 8
@@ -37,9 +37,6 @@ AHEAD_NS = 8_000_000
 
 LATEST = 5
 """Of the last so many at most `MOST_LONGER` took longer: else all do now."""
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -68,11 +65,13 @@ class _Silences(NamedTuple):
     by_ns: Ints
 
 
-def resending(flows: Sequence[FlowBursts]) -> Ints:
+def resending(flows: FlowBursts) -> Ints:
     """When bursts began and ended of which packets were sent again or asked for again, in order, on the timeline, shape (n, 2)."""
-    rows = np.concatenate([part for each in flows for part in (each.left, each.arrived)])
-    rows = rows[(rows["resent"] > 0) | (rows["naks"] > 0)]
-    found: Ints = np.sort(np.stack([rows["start_ns"], rows["end_ns"]], axis=1), axis=0)
+    spans_ns = []
+    for told in (flows.left, flows.arrived):
+        again = told.bursts.take((told.bursts.resent > 0) | (told.bursts.naks > 0))
+        spans_ns.append(np.stack([again.start_ns, again.end_ns], axis=1))
+    found: Ints = np.sort(np.concatenate(spans_ns), axis=0)
     return found
 
 
@@ -111,26 +110,26 @@ def now_and_then(took_ns: Floats) -> tuple[Floats, Ints]:
     return extra, longer
 
 
-def pauses(flows: Sequence[FlowBursts], members: Sequence[Communicator], starts_ns: Ints) -> Pauses | None:
+def pauses(iterations: Iterations, members: Sequence[Communicator], resending_ns: Ints) -> Pauses | None:
     """Who stood still now and then; None where nobody did, or it is not clear who.
 
     Args:
-        flows: all of the job.
+        iterations: of the job.
         members: who does what.
-        starts_ns: when its iterations began, on the timeline, shape (iterations + 1,).
+        resending_ns: when packets were sent again, as `resending` has it, shape (n, 2).
     """
-    if len(starts_ns) <= LEAST_ITERATIONS or any(each.kind not in SYMMETRIC for each in members):
+    if len(iterations.starts_ns) <= LEAST_ITERATIONS or any(each.kind not in SYMMETRIC for each in members):
         return None
-    bounds_ns = bounds(flows, starts_ns)
-    took_ns = sending_ns(flows, bounds_ns)
-    took_ns[overlap(resending(flows), bounds_ns[:-1], bounds_ns[1:])] = np.nan
+    bounds_ns = iterations.bounds_ns
+    is_known = ~overlap(resending_ns, bounds_ns[:-1], bounds_ns[1:])
+    took_ns = np.where(is_known, iterations.sending_ns, np.nan)
     extra, longer = now_and_then(took_ns)
     if not len(longer):
         return None
     silences = [
-        _silences(nic, rows, float(extra[longer].min()) / 2) for nic, rows in _sent_by_nic(flows).items()
+        _silences(nic, sent, float(extra[longer].min()) / 2) for nic, sent in iterations.flows.sent().items()
     ]
-    begun_ns = bounds_ns[1:] - over_ns([each.left for each in flows], bounds_ns[1:]) - took_ns
+    begun_ns = bounds_ns[1:] - iterations.over_ns - took_ns
     first = Counter(
         _first(silences, (begun_ns[i], float(bounds_ns[i + 1])), MOSTLY * extra[i]) for i in longer.tolist()
     )
@@ -141,23 +140,16 @@ def pauses(flows: Sequence[FlowBursts], members: Sequence[Communicator], starts_
     return Pauses(nic, round(float(np.median(extra[longer]))), len(longer), len(extra))
 
 
-def _sent_by_nic(flows: Sequence[FlowBursts]) -> dict[str, Rows]:
-    sent: dict[str, list[Rows]] = {}
-    for each in flows:
-        sent.setdefault(each.flow.src, []).append(each.left)
-    return {nic: np.concatenate(rows) for nic, rows in sent.items()}
-
-
-def _silences(nic: str, rows: Rows, least_ns: float) -> _Silences:
+def _silences(nic: str, sent: BurstColumns, least_ns: float) -> _Silences:
     """Silences that a NIC does not have in each iteration, or by how much longer than those they were.
 
     Args:
         nic: its name.
-        rows: its bursts, in any order.
+        sent: its bursts, in any order.
         least_ns: what is shorter, or longer by less, is usual.
     """
-    order = np.argsort(rows["start_ns"], kind="stable")
-    begins, ends = rows["start_ns"][order], np.maximum.accumulate(rows["end_ns"][order])
+    order = np.argsort(sent.start_ns, kind="stable")
+    begins, ends = sent.start_ns[order], np.maximum.accumulate(sent.end_ns[order])
     since, silent = ends[:-1], begins[1:] - ends[:-1]
     since, silent = since[silent > least_ns], silent[silent > least_ns]
     usual = round(float(np.median(silent[silent > 0.5 * silent.max()]))) if len(silent) else 0

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from manager.jobs.flows import BurstColumns
+
 SHORTEST_BURST_NS = 1_000_000
 LEAST_BINS = 10
 """Of a period: a shorter one is not told from noise."""
@@ -62,7 +64,6 @@ PAUSED, SHORT_CUT = 0.5, 0.5
 """Iterations begin where pauses end if that is a period apart in this share of cases, and in none less than that share of a period."""
 
 Floats = NDArray[np.float64]
-Rows = NDArray[np.void]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +81,11 @@ class Rhythm:
     starts: NDArray[np.intp]
 
 
-def activity(bursts: Rows, until_ns: int, bins: int, bin_ns: int) -> Floats:
+def activity(bursts: BurstColumns, until_ns: int, bins: int, bin_ns: int) -> Floats:
     """Bytes in each of so many bins until a moment, each burst's spread evenly over it.
 
     Args:
-        bursts: dtype BURST_ROW, shape (n,).
+        bursts: shape (n,).
         until_ns: on the timeline.
         bins: how many.
         bin_ns: how long each is.
@@ -92,9 +93,9 @@ def activity(bursts: Rows, until_ns: int, bins: int, bin_ns: int) -> Floats:
     Returns:
         Shape (bins,), the earliest first.
     """
-    start_ns = (bursts["start_ns"] - until_ns).astype(np.float64)
-    length_ns = np.maximum(bursts["end_ns"] - bursts["start_ns"], SHORTEST_BURST_NS)
-    rate = bursts["bytes"] / length_ns
+    start_ns = (bursts.start_ns - until_ns).astype(np.float64)
+    length_ns = np.maximum(bursts.end_ns - bursts.start_ns, SHORTEST_BURST_NS)
+    rate = bursts.bytes / length_ns
     times_ns = np.concatenate([start_ns, start_ns + length_ns])
     order = np.argsort(times_ns, kind="stable")
     times_ns, rates = times_ns[order], np.cumsum(np.concatenate([rate, -rate])[order])

@@ -9,15 +9,16 @@ bursts.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.clocksync.graph.robust import MEDIAN_ERROR, centre
-from manager.jobs.bounds import bounds, by_iteration, first_ns, over_ns
-from manager.jobs.flows import FlowBursts, Rows
+from cwdp.shared.clocksync.graph.robust import MAD_TO_SIGMA, MEDIAN_ERROR
+from manager.jobs.bounds import Floats, Iterations, by_iteration
+from manager.jobs.flows import BurstColumns, Flow, Ints, Places
 from manager.jobs.kinds import SYMMETRIC, Communicator
 
 LEAST_ITERATIONS = 6
@@ -38,9 +39,6 @@ SURE = 5.0
 """Standard errors of the median. It is looked at again and again, for each rank; how much one varies is known as well as how much the
 others do, as of few iterations it may seem to vary little by chance."""
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Lateness:
@@ -59,29 +57,28 @@ class Lateness:
     rank: str = ""
 
 
-def lateness(flows: Sequence[FlowBursts], members: Sequence[Communicator], starts_ns: Ints) -> list[Lateness]:
+def lateness(iterations: Iterations, members: Sequence[Communicator]) -> list[Lateness]:
     """How late each NIC of a job is, the latest first; of those that tell enough.
 
     Args:
-        flows: all of the job.
+        iterations: of the job.
         members: who does what.
-        starts_ns: when its iterations began, on the timeline, shape (iterations,).
     """
-    if len(starts_ns) <= LEAST_ITERATIONS:
+    if len(iterations.starts_ns) <= LEAST_ITERATIONS:
         return []
-    period_ns = float(np.diff(starts_ns).mean())
-    bounds_ns = bounds(flows, starts_ns)
+    period_ns = float(np.diff(iterations.starts_ns).mean())
+    times = _Times(iterations)
     found: list[Lateness] = []
     for communicator in members:
         is_passing = communicator.kind in PASSING
-        times = (_passed if is_passing else _times)(flows, communicator, bounds_ns)
+        known = times.of(communicator)
         late: list[Lateness] = []
-        for role in _roles(flows, communicator):
-            alike = {nic: times[nic] for nic in role if nic in times}
+        for role in times.roles(communicator):
+            alike = {nic: known[nic] for nic in role if nic in known}
             least_ns = _least_passed_ns(alike) if is_passing else least_late_ns(period_ns)
             late += judged(alike, least_ns)
         if communicator.kind in SYMMETRIC:
-            late = _by_themselves(late, _idle(flows, times, bounds_ns), least_late_ns(period_ns))
+            late = _by_themselves(late, times.idle(known), least_late_ns(period_ns))
         found += late
     return sorted(found, key=lambda one: (-one.late_ns, one.nic))
 
@@ -92,65 +89,78 @@ def _by_themselves(late: Sequence[Lateness], idle: Mapping[str, Floats], least_n
     return [replace(one, is_straggler=one.is_straggler and one.nic in slow) for one in late]
 
 
-def _idle(flows: Sequence[FlowBursts], first: Mapping[str, Floats], bounds_ns: Ints) -> dict[str, Floats]:
-    """How long before each NIC's first burst of an iteration all was over that it sent or was sent in the last one.
+class _Times:
+    """What tells the lateness of the NICs of a job, by iteration; NaN where it is not known, shapes (iterations,)."""
 
-    Args:
-        flows: all of the job.
-        first: when each NIC begins to send, from the bound of the iteration, in ns, shape (iterations,).
-        bounds_ns: of iterations, shape (iterations + 1,).
+    def __init__(self, iterations: Iterations) -> None:
+        self._iterations, self._flows, self._bounds_ns = iterations, iterations.flows, iterations.bounds_ns
+        self._place = {nic: i for i, nic in enumerate(iterations.flows.nics)}
 
-    Returns:
-        In ns, shape (iterations,), NaN where it is not known.
-    """
-    mine: defaultdict[str, list[Rows]] = defaultdict(list)
-    for each in flows:
-        mine[each.flow.src].append(each.left)
-        mine[each.flow.dst].append(each.arrived)
-    return {nic: begins_ns + over_ns(mine[nic], bounds_ns[:-1]) for nic, begins_ns in first.items()}
+    def of(self, communicator: Communicator) -> dict[str, Floats]:
+        """When those of its members that send anything begin; how long they have what they pass on; or take for what is their own."""
+        if communicator.kind in PASSING:
+            return self._passed(communicator)
+        members = [nic for nic in communicator.members if nic in self._senders]
+        if communicator.kind in SYMMETRIC:
+            return {nic: self._iterations.first_ns[self._place[nic]] for nic in members}
+        return {nic: _own(self._sent[nic], self._came.get(nic), self._bounds_ns) for nic in members}
+
+    def idle(self, nics: Iterable[str]) -> dict[str, Floats]:
+        """How long all was over that each of some sent or was sent before it began the next iteration, in ns."""
+        return {nic: self._iterations.idle_ns[self._place[nic]] for nic in nics}
+
+    def roles(self, communicator: Communicator) -> list[list[str]]:
+        """Members that can be compared."""
+        if communicator.kind in SYMMETRIC:
+            return [list(communicator.members)]
+        at_end = [nic for nic in communicator.members if len(self._near[nic]) == 1]
+        return [at_end, [nic for nic in communicator.members if nic not in at_end]]
+
+    def _passed(self, communicator: Communicator) -> dict[str, Floats]:
+        """In all directions together."""
+        found = {}
+        for nic in communicator.members:
+            came, sent = ([flow for flow in self._firsts if flow[end] == nic] for end in (1, 0))
+            is_end = len({flow.dst for flow in sent}) == 1
+            ways = [(a, b) for a in came for b in sent if is_end or a.src != b.dst]
+            if ways:
+                took_ns = [_between(self._firsts[a], self._firsts[b], self._bounds_ns) for a, b in ways]
+                found[nic] = np.sum(took_ns, axis=0)
+        return found
+
+    @cached_property
+    def _senders(self) -> set[str]:
+        return {flow.src for flow in self._flows.flows}
+
+    @cached_property
+    def _sent(self) -> dict[str, BurstColumns]:
+        return self._flows.sent()
+
+    @cached_property
+    def _came(self) -> dict[str, BurstColumns]:
+        return self._flows.came()
+
+    @cached_property
+    def _near(self) -> dict[str, set[str]]:
+        near: defaultdict[str, set[str]] = defaultdict(set)
+        for flow in self._flows.flows:
+            near[flow.src].add(flow.dst)
+            near[flow.dst].add(flow.src)
+        return near
+
+    @cached_property
+    def _firsts(self) -> dict[Flow, Ints]:
+        """When the first burst of each iteration began of each flow, shapes (n,)."""
+        flows, count = self._flows, len(self._bounds_ns) - 1
+        return {
+            flow: _firsts(flows.left.of(i).start_ns, flows.arrived.of(i).start_ns, count)
+            for i, flow in enumerate(flows.flows)
+        }
 
 
-def _roles(flows: Sequence[FlowBursts], communicator: Communicator) -> list[list[str]]:
-    """NICs that can be compared."""
-    if communicator.kind in SYMMETRIC:
-        return [list(communicator.members)]
-    near: defaultdict[str, set[str]] = defaultdict(set)
-    for each in flows:
-        near[each.flow.src].add(each.flow.dst)
-        near[each.flow.dst].add(each.flow.src)
-    at_end = [nic for nic in communicator.members if len(near[nic]) == 1]
-    return [at_end, [nic for nic in communicator.members if nic not in at_end]]
-
-
-def _times(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: Ints) -> dict[str, Floats]:
-    """What tells each NIC's lateness by iteration, NaN where it sent nothing, shape (iterations,)."""
-    sent: defaultdict[str, list[Rows]] = defaultdict(list)
-    came: defaultdict[str, list[Rows]] = defaultdict(list)
-    for each in flows:
-        sent[each.flow.src].append(each.left)
-        came[each.flow.dst].append(each.arrived)
-    members = [nic for nic in communicator.members if nic in sent]
-    if communicator.kind in SYMMETRIC:
-        return {nic: first_ns(sent[nic], bounds_ns) for nic in members}
-    return {nic: _own(sent[nic], came[nic], bounds_ns) for nic in members}
-
-
-def _passed(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: Ints) -> dict[str, Floats]:
-    """How long each NIC has what it passes on, in all directions together, by iteration, shape (iterations,)."""
-    firsts = {each.flow: _firsts(each, len(bounds_ns) - 1) for each in flows}
-    found = {}
-    for nic in communicator.members:
-        came, sent = ([flow for flow in firsts if flow[end] == nic] for end in (1, 0))
-        is_end = len({flow.dst for flow in sent}) == 1
-        ways = [(a, b) for a in came for b in sent if is_end or a.src != b.dst]
-        if ways:
-            found[nic] = np.sum([_between(firsts[a], firsts[b], bounds_ns) for a, b in ways], axis=0)
-    return found
-
-
-def _firsts(flow: FlowBursts, iterations: int) -> Ints:
-    """When the first burst of each iteration began, as either end tells, shape (n,)."""
-    begins_ns = np.sort(np.concatenate([flow.left["start_ns"], flow.arrived["start_ns"]]))
+def _firsts(left_ns: Ints, arrived_ns: Ints, iterations: int) -> Ints:
+    """When the first burst of a flow in each iteration began, as either end tells, shape (n,)."""
+    begins_ns = np.sort(np.concatenate([left_ns, arrived_ns]))
     gaps = np.diff(begins_ns)
     longest = float(np.median(np.sort(gaps)[-iterations:]))
     found: Ints = begins_ns[1:][gaps > LONG_GAP * longest]
@@ -185,40 +195,61 @@ def judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
     if len(times) < 2:
         return []
     table = np.array(list(times.values()))
-    late = {nic: table[i] - _medians(np.delete(table, i, axis=0)) for i, nic in enumerate(times)}
-    known = {nic: each[np.isfinite(each)] for nic, each in late.items()}
-    centres = {
-        nic: (*centre(each), len(each)) for nic, each in known.items() if len(each) >= LEAST_ITERATIONS
-    }
-    usual = float(np.median([spread for _, spread, _ in centres.values()])) if centres else 0.0
+    late = table - _medians_of_others(table)
+    counts = np.isfinite(late).sum(axis=1)
+    enough = counts >= LEAST_ITERATIONS
+    late, counts = late[enough], counts[enough]
+    middles, spreads = _centres(late)
+    usual = float(np.median(spreads)) if len(spreads) else 0.0
+    sure_ns = SURE * MEDIAN_ERROR * np.maximum(spreads, usual) / np.sqrt(counts)
+    is_late = middles > np.maximum(least_ns, sure_ns)
+    nics = [nic for nic, is_enough in zip(times, enough.tolist(), strict=True) if is_enough]
     return [
-        Lateness(
-            nic, round(middle), middle > max(least_ns, SURE * MEDIAN_ERROR * max(spread, usual) / count**0.5)
-        )
-        for nic, (middle, spread, count) in centres.items()
+        Lateness(nic, round(middle), is_straggler)
+        for nic, middle, is_straggler in zip(nics, middles.tolist(), is_late.tolist(), strict=True)
     ]
 
 
+def _centres(table: Floats) -> tuple[Floats, Floats]:
+    """Median and robust standard deviation of what is known in each row, shapes (rows,)."""
+    middles = _medians(table.T)
+    return middles, MAD_TO_SIGMA * _medians(np.abs(table.T - middles))
+
+
 def _medians(table: Floats) -> Floats:
-    """Of each column of those that are known, shape (columns,)."""
-    known = np.isfinite(table)
-    ordered = np.sort(np.where(known, table, np.inf), axis=0)
-    count = known.sum(axis=0)
-    low, high = ((count - 1) // 2).clip(0), (count // 2).clip(0, len(table) - 1)
-    columns = np.arange(table.shape[1])
-    found: Floats = np.where(count > 0, (ordered[low, columns] + ordered[high, columns]) / 2, np.nan)
-    return found
+    """Of each column of those that are known, NaN where none is, shape (columns,)."""
+    ordered, count = _in_order(table)
+    return _middle(ordered, (count - 1) // 2, count // 2, count > 0)
 
 
-def _own(sent: Sequence[Rows], came: Sequence[Rows], bounds_ns: Ints) -> Floats:
-    """The longest time from what it was sent, or has sent, to what it sends then."""
-    if not came:
+def _medians_of_others(table: Floats) -> Floats:
+    """For each place the median of those others in its column that are known, NaN where none is or it is not known itself, shape as given."""
+    ordered, count = _in_order(table)
+    rank = np.empty(table.shape, np.intp)
+    np.put_along_axis(rank, np.argsort(table, axis=0, kind="stable"), np.arange(len(table))[:, None], axis=0)
+    low, high = ((count - 2) // 2, (count - 1) // 2)
+    return _middle(ordered, low + (low >= rank), high + (high >= rank), (count > 1) & np.isfinite(table))
+
+
+def _in_order(table: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """Each column in order, what is not known last, shape as given, and how many of it are known, shape (columns,)."""
+    return np.sort(table, axis=0), np.isfinite(table).sum(axis=0)
+
+
+def _middle(ordered: Floats, low: Places, high: Places, is_known: NDArray[np.bool_]) -> Floats:
+    """The mean of two in each column, NaN where it is not known, shape as of the places."""
+    columns, last = np.arange(ordered.shape[1]), len(ordered) - 1
+    lower, upper = (ordered[place.clip(0, last), columns] for place in (low, high))
+    return np.where(is_known, (lower + upper) / 2, np.nan)
+
+
+def _own(sent: BurstColumns, came: BurstColumns | None, bounds_ns: Ints) -> Floats:
+    """The longest time from what a NIC was sent, or has sent, to what it sends then, by iteration."""
+    if came is None:
         return np.full(len(bounds_ns) - 1, np.nan)
-    begins = np.sort(np.concatenate([rows["start_ns"] for rows in sent]))
-    ends = np.sort(np.concatenate([rows["end_ns"] for rows in (*came, *sent)]))
+    begins, arriving, arrived = np.sort(sent.start_ns), np.sort(came.start_ns), np.sort(came.end_ns)
+    ends = np.sort(np.concatenate([came.end_ns, sent.end_ns]))
     before = np.searchsorted(ends, begins, "right") - 1
     own = np.where(before >= 0, begins - ends[np.maximum(before, 0)], 0).astype(np.float64)
-    arriving = np.sort(np.concatenate([rows["start_ns"] for rows in came]))
-    arrived = np.sort(np.concatenate([rows["end_ns"] for rows in came]))
     own[np.searchsorted(arriving, begins, "left") > np.searchsorted(arrived, begins, "right")] = 0.0
     return by_iteration(begins, own, bounds_ns, np.fmax)

@@ -1,6 +1,5 @@
 """What of a job's last iterations tells why they take as long as they do. Pure."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,7 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.jobs.flows import Flow, FlowBursts
+from manager.jobs.bounds import Iterations
+from manager.jobs.flows import Flow, FlowBursts, Ints, Told
 from manager.jobs.kinds import Communicator
 from manager.jobs.pauses import Pauses, pauses, resending
 from manager.jobs.stragglers import Lateness, lateness
@@ -28,8 +28,6 @@ OVER = 2.0
 
 LOSING_SHARE = 0.003
 """Of the packets of a flow: so many are sent again where something loses them."""
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,38 +73,43 @@ class Symptoms:
 
 
 def symptoms(
-    flows: Sequence[FlowBursts],
-    members: Sequence[Communicator],
-    starts_ns: Ints,
-    *,
-    latest_ns: int,
-    now_ns: int,
+    iterations: Iterations, members: Sequence[Communicator], *, latest_ns: int, now_ns: int
 ) -> Symptoms:
     """What the bursts of a job's flows tell of its last iterations.
 
     Args:
-        flows: all of the job.
+        iterations: of the job.
         members: who does what.
-        starts_ns: when its iterations began, on the timeline, shape (iterations,).
         latest_ns: when it sent last, on the timeline.
         now_ns: the timeline now.
     """
+    flows, starts_ns = iterations.flows, iterations.starts_ns
     since_ns = min([latest_ns - LATELY_NS, *starts_ns[-2:-1].tolist()])
-    sent, resent = Counter[Flow](), Counter[Flow]()
-    for each in flows:
-        rows = each.left[each.left["end_ns"] >= since_ns]
-        again = max(
-            int(rows["resent"].sum()), int(each.arrived[each.arrived["end_ns"] >= since_ns]["resent"].sum())
-        )
-        sent[each.flow], resent[each.flow] = int(rows["packets"].sum()), again + int(rows["naks"].sum())
+    sent, resent = _packets(flows, since_ns)
+    resending_ns = resending(flows)
     return Symptoms(
         lasted_ns=np.diff(_since(starts_ns, since_ns)),
-        late=tuple(lateness(flows, members, _since(starts_ns, latest_ns - LATE_NS))),
-        pauses=pauses(flows, members, starts_ns),
+        late=tuple(lateness(Iterations(flows, _since(starts_ns, latest_ns - LATE_NS)), members)),
+        pauses=pauses(iterations, members, resending_ns),
         sent=sent,
         resent=resent,
-        resending=resending(flows),
+        resending=resending_ns,
         silent_ns=now_ns - latest_ns,
+    )
+
+
+def _packets(flows: FlowBursts, since_ns: int) -> tuple[dict[Flow, int], dict[Flow, int]]:
+    """Those of each flow after a moment, and those sent again, as the end tells that tells of more, or answered with a NAK."""
+
+    def count(told: Told, name: str) -> NDArray[np.uint64]:
+        values: NDArray[np.unsignedinteger] = getattr(told.bursts, name)
+        return told.sums(np.where(told.bursts.end_ns >= since_ns, values, 0))
+
+    again = np.maximum(count(flows.left, "resent"), count(flows.arrived, "resent"))
+    again += count(flows.left, "naks")
+    sent = count(flows.left, "packets")
+    return dict(zip(flows.flows, sent.tolist(), strict=True)), dict(
+        zip(flows.flows, again.tolist(), strict=True)
     )
 
 

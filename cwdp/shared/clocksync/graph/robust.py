@@ -16,7 +16,7 @@ REJECT_SIGMAS = 6.0
 MEDIAN_ERROR = 1.2533
 """The standard error of a median, in standard deviations over the root of how many values there are, where these are normal."""
 
-_MAD_TO_SIGMA = 1.4826
+MAD_TO_SIGMA = 1.4826
 _HALF_OF_NORMAL = 0.6745
 _MOSTLY_GOOD = 0.05
 _HUBER_ROUNDS = 12
@@ -101,4 +101,4 @@ def centre(values: F64) -> tuple[float, float]:
     if values.size == 0:
         return 0.0, 0.0
     median = float(np.median(values))
-    return median, _MAD_TO_SIGMA * float(np.median(np.abs(values - median)))
+    return median, MAD_TO_SIGMA * float(np.median(np.abs(values - median)))

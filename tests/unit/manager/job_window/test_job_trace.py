@@ -201,7 +201,8 @@ def test_values_for_charts_are_those_of_the_trace(fleet: JobFleet) -> None:
     json.dumps(found)
     assert len(found["from_s"]) == len(found["bps"]) == len(found["owd_p50_ns"]) == 300
     assert found["from_s"][0] == 1.7e9 - 30
-    sent = sum(int(each.left["bytes"][each.left["start_ns"] >= since_ns].sum()) for each in window.flows)
+    left = window.flows.left.bursts
+    sent = int(left.bytes[left.start_ns >= since_ns].sum())
     carried = sum(bps * 0.1 / 8 for bps in found["bps"] if bps is not None)
     assert carried == pytest.approx(sent, rel=0.05)
     assert found["bps"][-1] is None

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+from burst_fakes import MS, flow_bursts
 
-from cwdp.shared.bus.records import BURST_ROW
-from manager.jobs.flows import Flow, FlowBursts
+from manager.jobs.bounds import Iterations
+from manager.jobs.flows import Flow
 from manager.jobs.kinds import Communicator
-from manager.jobs.pauses import Pauses, now_and_then, overlap, pauses
-
-MS = 1_000_000
+from manager.jobs.pauses import Pauses, now_and_then, overlap, pauses, resending
 
 
 def longer(*places: int, count: int = 30, by_ms: float = 50.0) -> list[int]:
@@ -60,11 +59,15 @@ def test_how_long_ranks_compute_does_not_count(computes_ms: int) -> None:
             else:
                 spans[nic].append((at, end))
         starts_ms.append(end + (PAUSE_MS if i in (6, 15) else 0))
-    flows = [_flow(nic, far, spans[nic]) for nic, far in (nics, nics[::-1])]
+    flows = flow_bursts({Flow(nic, far, 7): spans[nic] for nic, far in (nics, nics[::-1])})
     starts_ns = (np.array(starts_ms) * MS).astype(np.int64)
-    assert pauses(flows, [Communicator(nics, "pair")], starts_ns) == Pauses("a/nic0", PAUSE_MS * MS, 2, 30)
-    flows[1].left["resent"][6] = 1
-    assert pauses(flows, [Communicator(nics, "pair")], starts_ns) is None
+
+    def found() -> Pauses | None:
+        return pauses(Iterations(flows, starts_ns), [Communicator(nics, "pair")], resending(flows))
+
+    assert found() == Pauses("a/nic0", PAUSE_MS * MS, 2, 30)
+    flows.left.of(1).resent[6] = 1
+    assert found() is None
 
 
 def test_times_that_have_to_do_with_spans() -> None:
@@ -72,9 +75,3 @@ def test_times_that_have_to_do_with_spans() -> None:
     found = overlap(spans_ns, np.array([0, 0, 15, 20, 21, 25, 50]), np.array([9, 11, 16, 25, 29, 45, 60]))
     assert found.tolist() == [False, True, True, True, False, True, False]
     assert overlap(np.zeros((0, 2), np.int64), np.array([1]), np.array([2])).tolist() == [False]
-
-
-def _flow(src: str, dst: str, spans_ms: list[tuple[float, float]]) -> FlowBursts:
-    rows = np.zeros(len(spans_ms), BURST_ROW)
-    rows["start_ns"], rows["end_ns"] = (np.array(spans_ms).T * MS).astype(np.int64)
-    return FlowBursts(Flow(src, dst, 7), rows, rows)

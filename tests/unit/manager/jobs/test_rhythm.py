@@ -2,27 +2,17 @@
 
 import numpy as np
 import pytest
+from burst_fakes import MS, bursts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import BURST_ROW
 from manager.jobs.rhythm import Rhythm, activity, rhythm
 
-MS = 10**6
 BINS, BIN_NS = 15_000, 2_000_000
 
 LEAST_SEEN = 7
 """Iterations in the window: fewer are no rhythm yet."""
-
-
-def bursts(spans: list[tuple[float, float]], size: int = 10**6) -> NDArray[np.void]:
-    """From and to, in ms on the timeline."""
-    rows = np.zeros(len(spans), BURST_ROW)
-    rows["start_ns"] = [round(begin * MS) for begin, _ in spans]
-    rows["end_ns"] = [round(end * MS) for _, end in spans]
-    rows["bytes"] = size
-    return rows
 
 
 def rhythm_of(sent: NDArray[np.float64]) -> Rhythm | None:

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from burst_fakes import flow_bursts
 
-from cwdp.shared.bus.records import BURST_ROW
-from manager.jobs.flows import Flow, FlowBursts
+from manager.jobs.bounds import Iterations
+from manager.jobs.flows import Flow
 from manager.jobs.inference import Job, infer
 from manager.jobs.kinds import Communicator
 from manager.jobs.pauses import Pauses
@@ -77,16 +78,11 @@ def paused(first: str, slow: tuple[int, ...], behind_ms: int = 40) -> Pauses | N
             both = [(at, at + pause), (at + pause + 80, at + 280)]
             spans[nic] += both if i in slow else [(at, at + 200)]
         starts_ms.append(at + (580 if i in slow else 500))
-    flows = [_flow(nic, far, spans[nic]) for nic, far in (nics, nics[::-1])]
+    flows = flow_bursts({Flow(nic, far, 7): spans[nic] for nic, far in (nics, nics[::-1])})
     starts_ns = np.array(starts_ms, np.int64) * 10**6
     now_ns = int(starts_ns[-1])
-    return symptoms(flows, [Communicator(nics, "pair")], starts_ns, latest_ns=now_ns, now_ns=now_ns).pauses
-
-
-def _flow(src: str, dst: str, spans_ms: list[tuple[int, int]]) -> FlowBursts:
-    rows = np.zeros(len(spans_ms), BURST_ROW)
-    rows["start_ns"], rows["end_ns"] = np.array(spans_ms, np.int64).T * 10**6
-    return FlowBursts(Flow(src, dst, 7), rows, rows)
+    iterations = Iterations(flows, starts_ns)
+    return symptoms(iterations, [Communicator(nics, "pair")], latest_ns=now_ns, now_ns=now_ns).pauses
 
 
 @pytest.mark.parametrize("nic", ["a/nic0", "b/nic0"])
