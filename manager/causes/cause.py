@@ -27,6 +27,7 @@ class Cause:
         confidence: from 0 to 1.
         evidence: what speaks for it, for people.
         between: the jobs that get in each other's way, by name: that is one cause though they meet now at one link, now at another.
+        is_repeated: whether what speaks for it came again and again, so that another look would tell nothing more.
     """
 
     kind: Kind
@@ -36,6 +37,7 @@ class Cause:
     confidence: float
     evidence: tuple[str, ...]
     between: tuple[str, ...] = ()
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, eq=False)

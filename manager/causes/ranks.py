@@ -12,7 +12,7 @@ from cwdp.shared.bus.messages import host_of
 from manager.collectives.belonging import Ranks
 from manager.collectives.store import ALONE, Collective, RankId
 from manager.jobs.inference import Job
-from manager.jobs.pauses import LEAST_TIMES, SAME_SHARE, Pauses, now_and_then, overlap
+from manager.jobs.pauses import SAME_SHARE, Pauses, is_enough, now_and_then, overlap
 from manager.jobs.stragglers import Lateness, judged, least_late_ns
 from manager.jobs.symptoms import LATE_NS, LEAST_LATELY
 from manager.jobs.windows import SHORT
@@ -145,7 +145,8 @@ def _pauses(job: Job, calls: Sequence[Collective]) -> Pauses | None:
     waited = np.array([_waited_for(call, ranks) for call in calls])
     more = waited[longer] - np.median(waited, axis=0)
     rank, count = Counter(np.argmax(more, axis=1).tolist()).most_common(1)[0]
-    if count < max(LEAST_TIMES, SAME_SHARE * len(longer)):
+    mine = longer[np.argmax(more, axis=1) == rank]
+    if count < SAME_SHARE * len(longer) or not is_enough(mine, extra[mine]):
         return None
     longer_ns = round(float(np.median(extra[longer])))
     return Pauses(_nic(job, ranks[rank]), longer_ns, len(longer), len(calls), ranks[rank].text)

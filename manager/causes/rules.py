@@ -183,10 +183,10 @@ def _pauses(case: Case) -> Cause | None:
     told = f"in these the others waited most for {pauses.rank} to take what they sent"
     said = [
         f"{pauses.longer} of {pauses.iterations} {'calls' if pauses.rank else 'iterations'} took {_ms(pauses.longer_ns)} longer",
-        told if pauses.rank else "in these it was silent before all others",
+        told if pauses.rank else "in these it was silent before all that waited for it",
     ]
     costs_ns = round(pauses.longer_ns * pauses.longer / pauses.iterations)
-    return Cause("host", pauses.nic, pauses.nic, costs_ns, 0.8, tuple(said))
+    return Cause("host", pauses.nic, pauses.nic, costs_ns, 0.8, tuple(said), is_repeated=True)
 
 
 def _queue(case: Case) -> Cause | None:

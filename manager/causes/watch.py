@@ -20,7 +20,7 @@ from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 
 SEEN, UNKNOWN_SEEN = 2, 4
-"""So many looks in a row must say so before a cause is told; of one that no rule knows, which others may turn out to be."""
+"""So many looks in a row must say so before a cause is told that one look may see by chance; of one that no rule knows, which others may turn out to be."""
 
 GONE_LOOKS = 6
 HISTORY = 200
@@ -129,7 +129,7 @@ class CauseWatch:
             known = self._open.setdefault(key, Diagnosis(cause=cause, jobs=names, start_s=time.time()))
             known.cause, known.missed, known.seen = cause, 0, known.seen + 1
             known.jobs |= names
-            if not known.number and known.seen >= (UNKNOWN_SEEN if cause.kind == "unknown" else SEEN):
+            if not known.number and known.seen >= _looks(cause):
                 self._last += 1
                 known.number = self._last
                 self.note(FABRIC, "job_slow", described(known))
@@ -176,6 +176,13 @@ class CauseWatch:
             else:
                 del self._lately[flow]
         return replace(links, lately={flow: frozenset(crossed) for flow, crossed in self._lately.items()})
+
+
+def _looks(cause: Cause) -> int:
+    """How many in a row must say so before a cause is told."""
+    if cause.is_repeated:
+        return 1
+    return UNKNOWN_SEEN if cause.kind == "unknown" else SEEN
 
 
 def _key(cause: Cause) -> Key:

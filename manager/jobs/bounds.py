@@ -73,6 +73,11 @@ class Iterations:
         """How long before the end of each iteration all was over that began before, negative where it was so after it, shape (iterations,)."""
         return self._over_ns(self._left_ends_ns.max(axis=0))[1:]
 
+    @cached_property
+    def over_of_each_ns(self) -> Floats:
+        """The same of what each NIC sent, shape (nics, iterations)."""
+        return self._over_ns(self._left_ends_ns)[:, 1:]
+
     def _over_ns(self, ends_ns: Ints) -> Floats:
         until_ns = np.maximum.accumulate(ends_ns, axis=-1)
         return np.where(until_ns > NEVER, self.bounds_ns - until_ns, np.nan)

@@ -4,6 +4,7 @@ from manager.causes.cause import Links
 from manager.causes.usual import REMEMBERED_S
 from manager.causes.watch import GONE_LOOKS, LATELY_S, SEEN, UNKNOWN_SEEN, CauseWatch
 from manager.collectives.store import CollectiveStore
+from manager.jobs.pauses import Pauses
 from manager.jobs.stragglers import Lateness
 from tests.unit.manager.causes.cases import NICS, finding, job, links, ring
 
@@ -53,6 +54,13 @@ def test_what_is_seen_once_and_not_again_is_not_told() -> None:
         fleet.look(1, a=SLOW)
         fleet.look(1, a=job())
     assert fleet.events == []
+
+
+def test_what_came_again_and_again_is_told_at_once() -> None:
+    fleet = Fleet()
+    fleet.look(1, a=job(pauses=Pauses("h2/nic0", 50_000_000, 5, 50)))
+    assert [kind for kind, _ in fleet.events] == ["job_slow"]
+    assert fleet.events[0][1].startswith("a: host, h2/nic0, costs 5.0 ms an iteration; ")
 
 
 def test_one_link_that_slows_two_jobs_is_one_cause() -> None:
