@@ -26,7 +26,7 @@ TIMES = 7
 
 
 def figures() -> Iterator[Figure]:
-    """Half a minute. Of jobs whose processes are known, and of the same where they are not: then each rail is a job."""
+    """A minute. Of jobs whose processes are known, and of the same where they are not: then each rail is a job."""
     size = Size(nics=NICS)
     traffic = Traffic(SwarmFabric(size), seed=1)
     names = [(f"h{nic // size.nics_per_host}", f"nic{nic % size.nics_per_host}") for nic in range(NICS)]
