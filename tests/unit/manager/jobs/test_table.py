@@ -36,11 +36,11 @@ def table(since_s: int = 0, **rings: NDArray[np.void]) -> FlowTable:
 def begun_s(found: FlowTable) -> list[tuple[list[int], list[int]]]:
     """When the bursts of each flow began, as both ends tell."""
     bursts = found.of(range(len(found.flows)))
-    ends = (bursts.left, bursts.arrived)
-    return [
-        tuple((end.of(i).start_ns // S).tolist() for end in ends)  # type: ignore[misc]
-        for i in range(len(found.flows))
-    ]
+    left, arrived = (
+        [(end.of(i).start_ns // S).tolist() for i in range(len(found.flows))]
+        for end in (bursts.left, bursts.arrived)
+    )
+    return list(zip(left, arrived, strict=True))
 
 
 def test_flows_are_in_order_and_their_bursts_by_their_beginning() -> None:
