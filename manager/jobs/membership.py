@@ -111,7 +111,7 @@ def group(
         if len(apart) == 1:
             continue
         rhythms = _Rhythms([table.starts_ns(i) for i in apart], until_ns, window_ns)
-        for first, second, found in _in_rhythm(len(apart), rhythms):
+        for first, second, found in _in_rhythm(rhythms):
             i, j = apart[first], apart[second]
             union.join(i, j)
             likeness[i].append(found)
@@ -125,51 +125,67 @@ def _group(members: Iterable[int], likeness: Mapping[int, list[float]], owners: 
     return Group(flows, float(np.mean(found)) if found else SURE, names[0] if names else "")
 
 
-def _in_rhythm(count: int, rhythms: "_Rhythms") -> list[tuple[int, int, float]]:
-    """Pairs of so many flows that are in one rhythm, and how much: each with one of those that are alike before it."""
+def _in_rhythm(rhythms: "_Rhythms") -> list[tuple[int, int, float]]:
+    """Pairs of flows that are in one rhythm, and how much: each with one of those that are alike before it."""
     heads: list[int] = []
+    likeness: list[Floats] = []
     found = []
-    for i in range(count):
-        scores = [rhythms.likeness(i, head) for head in heads]
+    for i in range(rhythms.count):
+        scores = [float(of_head[i]) for of_head in likeness]
         best = int(np.argmax(scores)) if scores else -1
         if scores and scores[best] >= LEAST_LIKENESS:
             found.append((i, heads[best], scores[best]))
         else:
             heads.append(i)
+            likeness.append(rhythms.likeness(i))
     return found
 
 
 class _Rhythms:
-    """The beginnings of the bursts of flows that meet at a NIC, to be compared."""
+    """The beginnings of the bursts of flows that meet at a NIC, to be compared.
+
+    Attributes:
+        count: how many flows there are.
+    """
 
     def __init__(self, starts_ns: Sequence[Ints], until_ns: int, window_ns: int) -> None:
-        begun = np.zeros((len(starts_ns), STEPS))
-        self._counts = np.zeros(len(starts_ns), np.intp)
+        self.count = len(starts_ns)
+        self._begun = np.zeros((self.count, STEPS), np.bool_)
+        self._counts = np.zeros(self.count, np.intp)
         for i, each_ns in enumerate(starts_ns):
             place = (each_ns - (until_ns - window_ns)) // (window_ns // STEPS)
             place = place[(place >= 0) & (place < STEPS)]
             self._counts[i] = len(place)
-            begun[i, place] = 1.0
+            self._begun[i, place] = True
         self._length = 1 << (STEPS + MOST_LAG + 2 * max(BLURS)).bit_length()
-        self._spectra = [self._blurred(begun, blur) for blur in BLURS]
+        self._blurred: dict[int, NDArray[np.complex128]] = {}
 
-    def _blurred(self, begun: Floats, steps: int) -> NDArray[np.complex128]:
-        """Spectra of what begins, of norm 1 and mean 0."""
-        blur = np.hanning(2 * steps + 1)
-        spectra = np.fft.rfft(begun, self._length) * np.fft.rfft(blur, self._length)
-        blurred = np.fft.irfft(spectra, self._length)[:, : begun.shape[1]]
-        blurred -= blurred.mean(axis=1, keepdims=True)
-        norm = np.linalg.norm(blurred, axis=1, keepdims=True)
-        return np.fft.rfft(blurred / np.where(norm > 0, norm, 1.0), self._length)
+    def likeness(self, i: int) -> Floats:
+        """The correlation of one flow's beginnings with those of each flow behind it at the lag at which it is highest, shape (flows,)."""
+        found = np.zeros(self.count)
+        fewer = np.minimum(self._counts, self._counts[i])
+        fewer[: i + 1] = 0
+        for steps, is_so in ((BLURS[0], fewer >= RARE), (BLURS[1], (fewer >= LEAST_BURSTS) & (fewer < RARE))):
+            if is_so.any():
+                spectra = self._spectra(steps)
+                products = np.fft.irfft(spectra[is_so] * spectra[i].conj(), self._length)
+                found[is_so] = np.maximum(
+                    products[:, :MOST_LAG].max(axis=1), products[:, -MOST_LAG:].max(axis=1)
+                )
+        return found
 
-    def likeness(self, i: int, j: int) -> float:
-        """The correlation of two flows' beginnings at the lag at which it is highest."""
-        if min(self._counts[i], self._counts[j]) < LEAST_BURSTS:
-            return 0.0
-        rare = int(min(self._counts[i], self._counts[j]) < RARE)
-        of = self._spectra[rare]
-        found = np.fft.irfft(of[i] * of[j].conj(), self._length)
-        return float(max(found[:MOST_LAG].max(), found[-MOST_LAG:].max()))
+    def _spectra(self, steps: int) -> NDArray[np.complex128]:
+        """Of what begins, blurred by so many steps, of norm 1 and mean 0; shape (flows, frequencies)."""
+        if steps not in self._blurred:
+            flow, place = np.nonzero(self._begun)
+            blurred = np.zeros((self.count, STEPS + 2 * steps))
+            for later, weight in enumerate(np.hanning(2 * steps + 1)):
+                blurred[flow, place + later] += weight
+            blurred = blurred[:, :STEPS]
+            blurred -= blurred.mean(axis=1, keepdims=True)
+            norm = np.linalg.norm(blurred, axis=1, keepdims=True)
+            self._blurred[steps] = np.fft.rfft(blurred / np.where(norm > 0, norm, 1.0), self._length)
+        return self._blurred[steps]
 
 
 class _Union:

@@ -33,6 +33,7 @@ PARTS = {
     "viewers": "page.period",
     "takeover": "bus.takeover",
     "swarm": "swarm.figures",
+    "jobs": "swarm.inference",
     "moves": "bus.moves",
     "verbs": "verbs",
     "shim": "shim",

@@ -29,7 +29,7 @@ def test_what_was_together_stays_so_and_others_join() -> None:
     found = [set(each.flows) for each in group(table, nobody, NOW_NS, SHORT.length_ns)]
     assert len(found) == 2
     first = [table.flows[i] for i in sorted(found[0])]
-    seldom = replace(table, left=table.left[:, :1] + [0, 3])
+    seldom = replace(table, left=table.left[:, :1] + np.array([0, 3]))
 
     def groups(owners: Sequence[Owners], before: list[Together]) -> list[set[int]]:
         made = group(seldom, owners, NOW_NS, SHORT.length_ns, before)
