@@ -12,8 +12,9 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.subjects import down
 from manager.duties import Duties
+from manager.jobs.inference import Job
 from manager.jobs.names import named
-from manager.jobs.watch import Infer
+from manager.jobs.steps import Steps, step
 from manager.state import FleetState
 
 LINKS_INTERVAL_S = 0.1
@@ -21,8 +22,8 @@ DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 """Of a processor, that a loop may take at most."""
 
-JOBS_INTERVAL_S, JOBS_SHARE = 2.5, 0.1
-"""Jobs change slowly, so to infer them may take little."""
+JOBS_INTERVAL_S, JOBS_SHARE = 2.5, 0.15
+"""Jobs change slowly, so to infer them may take little; of a large fleet it takes a second, which is done bit by bit."""
 
 WATCH, MIGRATE, MODELS, DISCOVERY = "watch links", "migrate", "model links", "discover"
 JOBS, CAUSES = "infer jobs", "find causes"
@@ -108,7 +109,7 @@ class Analysis:
         """Always in the thread: it takes tens of milliseconds a job."""
         watch = self._state.jobs
         while True:
-            async with self._duties.paced(JOBS, CAUSES, least_s=JOBS_INTERVAL_S, share=JOBS_SHARE):
+            async with self._duties.paced(CAUSES, least_s=JOBS_INTERVAL_S, share=JOBS_SHARE):
                 if not self._awaits_plan():
                     with self._duties.of(JOBS):
                         infer = watch.due(time.monotonic())
@@ -118,12 +119,12 @@ class Analysis:
         """Whether this manager leads and has yet to plan, which comes first: hosts go on as they were told meanwhile."""
         return self._state.leads and self._state.first_plan.is_awaited(time.monotonic())
 
-    async def _follow_jobs(self, infer: Infer | None) -> None:
+    async def _follow_jobs(self, infer: Steps[list[Job]] | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""
         watch, causes = self._state.jobs, self._state.causes
         try:
             if infer is not None:
-                watch.take(await self._done(JOBS, infer, is_large=True))
+                watch.take(await self._inferred(infer))
             now_s = time.monotonic()
             with self._duties.of(CAUSES):
                 look = causes.due(named(watch.jobs), now_s, self._state.traffic.timeline_ns(now_s))
@@ -131,6 +132,13 @@ class Analysis:
         except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
             _log.exception("jobs are not followed")
             watch.take([])
+
+    async def _inferred(self, infer: Steps[list[Job]]) -> list[Job]:
+        while True:
+            async with self._duties.paced(JOBS, least_s=0.0, share=JOBS_SHARE):
+                found = await self._done(JOBS, partial(step, infer), is_large=True)
+            if found is not None:
+                return found[0]
 
     async def _order_traces(self, *, is_large: bool) -> None:
         """Tell hosts over which ports to trace and probe, if others than before."""

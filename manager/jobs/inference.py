@@ -13,6 +13,7 @@ from manager.jobs.kinds import Communicator, communicators
 from manager.jobs.membership import UNKNOWN, Group, Owner, Owners, Together, group
 from manager.jobs.periods import Change, changes
 from manager.jobs.rhythm import CLEAR, CLEARER, activity, rhythm
+from manager.jobs.steps import Steps, finish
 from manager.jobs.stragglers import Lateness, lateness
 from manager.jobs.symptoms import OVER, Symptoms, symptoms
 from manager.jobs.table import FlowTable, flows_of
@@ -91,14 +92,14 @@ class Job:
         return [one for one in self.ranks if one.is_straggler]
 
 
-def infer(
+def inferring(
     rings: Mapping[NicName, Rows],
     addresses: Mapping[bytes, str],
     owners: Mapping[Flow, Owners],
     now_ns: int,
     before: Sequence[Job] = (),
-) -> list[Job]:
-    """The jobs whose queue pairs sent in bursts of late, those of most NICs first.
+) -> Steps[list[Job]]:
+    """The jobs whose queue pairs sent in bursts of late, those of most NICs first; a step for each job, and more.
 
     Args:
         rings: bursts of each NIC in any order, dtype BURST_ROW, shape (n,).
@@ -108,12 +109,25 @@ def infer(
         before: jobs whose members are taken to be together still.
     """
     table, short_ns = flows_of(rings, addresses, now_ns - LONG.length_ns), now_ns - SHORT.length_ns
-    short = _jobs(table.since(short_ns), owners, now_ns, SHORT, before)
+    yield
+    short = yield from _jobs(table.since(short_ns), owners, now_ns, SHORT, before)
     clear = {flow for job in short if job.likeness >= CLEAR and job.is_even for flow in job.flows}
     is_clear = np.array([flow in clear for flow in table.flows], np.bool_)
     rest = table.take(~is_clear & (table.first_ns() < short_ns))
-    long = _jobs(rest, owners, now_ns, LONG, [job for job in before if job.window == LONG])
+    yield
+    long = yield from _jobs(rest, owners, now_ns, LONG, [job for job in before if job.window == LONG])
     return sorted(_better(short, long), key=lambda job: (-len(job.members), sorted(job.members)))
+
+
+def infer(
+    rings: Mapping[NicName, Rows],
+    addresses: Mapping[bytes, str],
+    owners: Mapping[Flow, Owners],
+    now_ns: int,
+    before: Sequence[Job] = (),
+) -> list[Job]:
+    """The same at once."""
+    return finish(inferring(rings, addresses, owners, now_ns, before))
 
 
 def _better(short: Sequence[Job], long: Sequence[Job]) -> list[Job]:
@@ -132,17 +146,18 @@ def _is_better(job: Job, other: Job) -> bool:
 
 def _jobs(
     table: FlowTable, owners: Mapping[Flow, Owners], now_ns: int, window: Window, before: Sequence[Job]
-) -> list[Job]:
+) -> Steps[list[Job]]:
     """Those of some flows that are seen in a window."""
     known = [owners.get(flow, UNKNOWN) for flow in table.flows]
     together = (Together(job.flows, job.confidence) for job in before)
-    groups = group(table, known, now_ns, window.length_ns, together)
-    found = ((one, table.of(one.flows)) for one in groups)
-    return [
-        _job(one, flows, [known[i] for i in one.flows], now_ns, window)
-        for one, flows in found
-        if len(flows.left.bursts) >= LEAST_BURSTS
-    ]
+    groups = yield from group(table, known, now_ns, window.length_ns, together)
+    found = []
+    for one in groups:
+        flows = table.of(one.flows)
+        if len(flows.left.bursts) >= LEAST_BURSTS:
+            found.append(_job(one, flows, [known[i] for i in one.flows], now_ns, window))
+            yield
+    return found
 
 
 def _job(one: Group, flows: FlowBursts, owners: Sequence[Owners], now_ns: int, window: Window) -> Job:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.jobs.flows import Flow, Ints
+from manager.jobs.steps import Steps
 from manager.jobs.table import FlowTable
 
 STEPS = 3_000
@@ -78,8 +79,8 @@ def group(
     until_ns: int,
     window_ns: int,
     before: Iterable[Together] = (),
-) -> list[Group]:
-    """Divide flows into jobs, in the order of their first flows.
+) -> Steps[list[Group]]:
+    """Divide flows into jobs, in the order of their first flows; a step for each NIC.
 
     Args:
         table: of n flows.
@@ -115,6 +116,7 @@ def group(
             i, j = apart[first], apart[second]
             union.join(i, j)
             likeness[i].append(found)
+        yield
     return [_group(members, likeness, owners) for members in union.parts()]
 
 

@@ -1,20 +1,18 @@
 """The jobs of the fleet as they are now. No I/O; what takes long can be done in a thread, over copies."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 from cwdp.shared.bus.messages import nic_id
 from manager.hosts.members import Members
 from manager.jobs.flows import Flow
-from manager.jobs.inference import Job, infer
+from manager.jobs.inference import Job, inferring
 from manager.jobs.membership import Owner, Owners
+from manager.jobs.steps import Steps
 from manager.queue_pairs.traffic import Traffic
 from manager.queue_pairs.verbs import VerbsStore
 
 LOOKED_INTO_EVERY = 24
 """Every so many times it is found out anew who is together; not while packets are sent again, as that upsets the rhythm."""
-
-Infer = Callable[[], list[Job]]
 
 
 class JobWatch:
@@ -33,8 +31,8 @@ class JobWatch:
         self._traffic, self._members = traffic, members
         self._turn = 0
 
-    def due(self, now_s: float) -> Infer | None:
-        """What infers them, from what is known now; None where nothing is."""
+    def due(self, now_s: float) -> Steps[list[Job]] | None:
+        """What infers them, from what is known now, each step in any thread; None where nothing is."""
         now_ns = self._traffic.timeline_ns(now_s)
         rings = {} if now_ns is None else self._traffic.bursts.now()
         if now_ns is None or not rings:
@@ -45,7 +43,7 @@ class JobWatch:
         is_anew = self._turn % LOOKED_INTO_EVERY == 0 and not any(job.lately.loses for job in self.jobs)
         before = () if is_anew else self.jobs
         self._turn += 1
-        return partial(infer, rings, nics, owners, now_ns, before)
+        return inferring(rings, nics, owners, now_ns, before)
 
     def take(self, jobs: Sequence[Job]) -> None:
         """These were inferred."""

@@ -18,6 +18,7 @@ from manager.duties import Duties
 from manager.fabric.model import KnownLinks
 from manager.fabric.routes import DirectedLink, Routes
 from manager.first_plan import AWAITED_S, TAKE_OVER_S, FirstPlan
+from manager.jobs.steps import Steps
 from manager.state import FleetState
 
 
@@ -92,9 +93,13 @@ async def test_jobs_that_cannot_be_inferred_or_explained_end_nothing(monkeypatch
         looked.append((jobs, timeline_ns))
         return fails if len(looked) == 1 else dict
 
-    answers: list[Callable[[], list[object]] | None] = [fails, None, list, list]
+    def inferred(*, well: bool) -> Steps[list[object]]:
+        yield
+        return [] if well else fails()
+
+    answers = [inferred(well=False), None]
     watch = SimpleNamespace(
-        due=lambda _now_s: answers.pop(0) if answers else list, take=taken.append, jobs=[]
+        due=lambda _now_s: answers.pop(0) if answers else inferred(well=True), take=taken.append, jobs=[]
     )
     traffic = SimpleNamespace(timeline_ns=lambda _now_s: 7)
     monkeypatch.setattr("manager.analysis.JOBS_INTERVAL_S", 0.01)
@@ -117,14 +122,14 @@ async def test_jobs_are_looked_at_as_often_as_processor_time_allows(
     monkeypatch.setattr("manager.analysis.JOBS_SHARE", 0.5)
     began_s: list[float] = []
 
-    def due(now_s: float) -> Callable[[], list[object]]:
+    def due(now_s: float) -> Steps[list[object]]:
         began_s.append(now_s)
+        return infer(now_s)
 
-        def infer() -> list[object]:
-            look(now_s)
-            return []
-
-        return infer
+    def infer(now_s: float) -> Steps[list[object]]:
+        look(now_s)
+        yield
+        return []
 
     watch = SimpleNamespace(due=due, take=lambda _jobs: None, jobs=[])
     causes = SimpleNamespace(due=lambda *_known: dict, take=lambda _found: None)

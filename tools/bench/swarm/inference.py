@@ -54,7 +54,8 @@ def _heard(traffic: Traffic, size: Size, names: list[tuple[str, str]]) -> BurstS
         for until_s in range(EVERY_S, HEARD_S + 1, EVERY_S):
             until_ns = EPOCH_NS + until_s * 10**9
             starts_ns = iterations.ended(traffic.jobs_of(nic), until_ns - EVERY_S * 10**9, until_ns)
-            store.hear(name, rows_of(traffic.bursts(nic, starts_ns), BURST_ROW), until_ns)
+            rows = rows_of(traffic.bursts(nic, starts_ns), BURST_ROW)
+            store.hear([name], rows, [len(rows)], until_ns)
     return store
 
 

@@ -23,6 +23,7 @@ from manager.causes.watch import CauseWatch
 from manager.collectives.store import CollectiveStore
 from manager.hosts.members import Members
 from manager.jobs.names import named
+from manager.jobs.steps import finish
 from manager.jobs.watch import JobWatch
 from manager.queue_pairs.bursts import BurstStore
 from manager.queue_pairs.traffic import Traffic
@@ -84,7 +85,7 @@ class Manager:
             self._now_ns = EPOCH_NS + round(now_s * 1e9)
             infer = self._jobs.due(now_s)
             if infer is not None:
-                self._jobs.take(infer())
+                self._jobs.take(finish(infer))
             self._causes.take(self._causes.due(named(self._jobs.jobs), now_s, self._now_ns)())
             found += [Told(now_s, each.cause) for each in self._causes.current if each.number > len(found)]
         return found

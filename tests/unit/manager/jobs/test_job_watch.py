@@ -9,6 +9,7 @@ import pytest
 
 from cwdp.shared.bus.records import packed_address
 from manager.hosts.members import Members
+from manager.jobs.steps import finish
 from manager.jobs.watch import JobWatch
 from manager.jobs.windows import SHORT
 from manager.queue_pairs.traffic import Traffic
@@ -40,7 +41,7 @@ def told_of(
     watch = JobWatch(cast(Traffic, traffic), cast(Members, members))
     infer = watch.due(0.0)
     assert infer is not None
-    watch.take(infer())
+    watch.take(finish(infer))
     return iteration_views.jobs(watch.jobs, name)
 
 
