@@ -143,9 +143,9 @@ def _pauses(job: Job, calls: Sequence[Collective]) -> Pauses | None:
         return None
     ranks = sorted(calls[0].ranks)
     waited = np.array([_waited_for(call, ranks) for call in calls])
-    more = waited[longer] - np.median(waited, axis=0)
-    rank, count = Counter(np.argmax(more, axis=1).tolist()).most_common(1)[0]
-    mine = longer[np.argmax(more, axis=1) == rank]
+    most = np.argmax(waited[longer] - np.median(waited, axis=0), axis=1)
+    rank, count = Counter(most.tolist()).most_common(1)[0]
+    mine = longer[most == rank]
     if count < SAME_SHARE * len(longer) or not is_enough(mine, extra[mine]):
         return None
     longer_ns = round(float(np.median(extra[longer])))

@@ -162,11 +162,12 @@ def _told(window: JobWindow, flow: int) -> tuple[BurstColumns, BurstColumns]:
     """What each end told itself of the bursts that began before the window's end."""
     flows = window.flows
     src, dst, _ = flows.flows[flow]
-    sent, came = (
-        told.of(flow).take(told.of(flow).start_ns <= window.until_ns if nic in window.telling else slice(0))
-        for nic, told in ((src, flows.left), (dst, flows.arrived))
-    )
-    return sent, came
+    sent, came = flows.left.of(flow), flows.arrived.of(flow)
+    return _begun(window, src, sent), _begun(window, dst, came)
+
+
+def _begun(window: JobWindow, nic: str, bursts: BurstColumns) -> BurstColumns:
+    return bursts.take(bursts.start_ns <= window.until_ns if nic in window.telling else slice(0))
 
 
 def _numbers(bursts: BurstColumns) -> list[list[int]]:

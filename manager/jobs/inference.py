@@ -13,7 +13,7 @@ from manager.jobs.kinds import Communicator, communicators
 from manager.jobs.membership import UNKNOWN, Group, Owner, Owners, Together, group
 from manager.jobs.periods import Change, changes
 from manager.jobs.rhythm import CLEAR, CLEARER, activity, rhythm
-from manager.jobs.steps import Steps, finish
+from manager.jobs.steps import Steps
 from manager.jobs.stragglers import Lateness, lateness
 from manager.jobs.symptoms import OVER, Symptoms, symptoms
 from manager.jobs.table import FlowTable, flows_of
@@ -92,7 +92,7 @@ class Job:
         return [one for one in self.ranks if one.is_straggler]
 
 
-def inferring(
+def infer(
     rings: Mapping[NicName, Rows],
     addresses: Mapping[bytes, str],
     owners: Mapping[Flow, Owners],
@@ -117,17 +117,6 @@ def inferring(
     yield
     long = yield from _jobs(rest, owners, now_ns, LONG, [job for job in before if job.window == LONG])
     return sorted(_better(short, long), key=lambda job: (-len(job.members), sorted(job.members)))
-
-
-def infer(
-    rings: Mapping[NicName, Rows],
-    addresses: Mapping[bytes, str],
-    owners: Mapping[Flow, Owners],
-    now_ns: int,
-    before: Sequence[Job] = (),
-) -> list[Job]:
-    """The same at once."""
-    return finish(inferring(rings, addresses, owners, now_ns, before))
 
 
 def _better(short: Sequence[Job], long: Sequence[Job]) -> list[Job]:

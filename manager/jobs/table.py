@@ -32,8 +32,7 @@ class FlowTable:
 
     def since(self, since_ns: int) -> "FlowTable":
         """The flows of which some burst that left ended after a later moment, and only what ended after it."""
-        late = np.zeros(len(self.bursts) + 1, np.int32)
-        np.cumsum(self.bursts.end_ns >= since_ns, out=late[1:])
+        late = _sums(self.bursts.end_ns >= since_ns)
         return replace(self.take(late[self.left[:, 1]] > late[self.left[:, 0]]), since_ns=since_ns)
 
     def take(self, these: NDArray[np.bool_]) -> "FlowTable":

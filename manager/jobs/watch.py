@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from cwdp.shared.bus.messages import nic_id
 from manager.hosts.members import Members
 from manager.jobs.flows import Flow
-from manager.jobs.inference import Job, inferring
+from manager.jobs.inference import Job, infer
 from manager.jobs.membership import Owner, Owners
 from manager.jobs.steps import Steps
 from manager.queue_pairs.traffic import Traffic
@@ -43,7 +43,7 @@ class JobWatch:
         is_anew = self._turn % LOOKED_INTO_EVERY == 0 and not any(job.lately.loses for job in self.jobs)
         before = () if is_anew else self.jobs
         self._turn += 1
-        return inferring(rings, nics, owners, now_ns, before)
+        return infer(rings, nics, owners, now_ns, before)
 
     def take(self, jobs: Sequence[Job]) -> None:
         """These were inferred."""

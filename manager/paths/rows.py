@@ -1,32 +1,16 @@
 """What rows of windows say, column by column. No I/O."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import NO_DELAY_NS
-from cwdp.shared.bus.windows import PLACED_ROW
 
 WIDEST_BOUND_NS = 100_000
 """A delay that is known less well than this tells nothing of queues."""
 
 WAYS = ("fwd", "rev")
 
-_AS_BYTES = np.dtype(f"V{PLACED_ROW.itemsize}")
-"""With fields numpy works out anew what type fits them all, which takes much longer."""
-
 Floats = NDArray[np.float32]
-
-
-def together(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
-    """PLACED_ROWs of several messages, one's behind another's."""
-    return np.concatenate([rows.view(_AS_BYTES) for rows in parts]).view(PLACED_ROW)
-
-
-def taken(rows: NDArray[np.void], mask: NDArray[np.bool_]) -> NDArray[np.void]:
-    """As `rows[mask]`, of PLACED_ROWs, in a tenth of the time."""
-    return rows.view(_AS_BYTES)[mask].view(PLACED_ROW)
 
 
 def shares_of(

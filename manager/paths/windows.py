@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address
+from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address, taken, together
 from manager.paths.known_rows import KEY_BYTES, NO_ROWS, KnownRows
 from manager.paths.row_ends import RowsAtEnds, grouped
-from manager.paths.rows import Floats, known_delays, shares_of, taken, together
+from manager.paths.rows import Floats, known_delays, shares_of
 from manager.paths.told import HostPaths
 
 KEPT = 64

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import BURST_ROW, qp_keys
+from cwdp.shared.bus.records import BURST_ROW, as_bytes, qp_keys, taken, together
 
 KEPT, LATEST, SELDOM = 2_048, 768, 768
 """Bursts of a NIC, both ways: so many are kept until room has to be made. Then the latest stay, and of those before the latest of each
@@ -20,9 +20,6 @@ LONGEST_NS = 3_600 * 10**9
 MOST_BYTES = 2**50
 LATE_NS = 600 * 10**9
 """What ended so much earlier or later than now is no burst of today's."""
-
-_ROW_BYTES = np.dtype((np.void, BURST_ROW.itemsize))
-"""A BURST_ROW as bytes, which numpy copies twenty times as fast as a record of fields."""
 
 Rows = NDArray[np.void]
 Key = tuple[bytes, int, int]
@@ -93,7 +90,7 @@ class BurstStore:
         ring = self._rings.get(nic)
         if ring is None:
             return {}
-        return {_key(part[0]): _summary(part) for part in by_queue_pair(ring.rows)}
+        return {_key(part[0]): _summary(part) for part in _by_queue_pair(ring.rows)}
 
     def since(
         self, since_ns: int, only: AbstractSet[tuple[str, str]] | None = None
@@ -127,25 +124,24 @@ class _Kept:
 
     def __init__(self) -> None:
         self.lost_ns: int | None = None
-        self._bytes = np.zeros(KEPT, _ROW_BYTES)
+        self._rows = np.zeros(KEPT, BURST_ROW)
         self._count = 0
 
     @property
     def rows(self) -> Rows:
         """In no order; later ones are added behind these, or with them to an array of their own."""
-        return self._bytes[: self._count].view(BURST_ROW)
+        return self._rows[: self._count]
 
     def add(self, rows: Rows) -> None:
-        added = np.ascontiguousarray(rows).view(_ROW_BYTES)
-        if self._count + len(added) > KEPT:
-            every = np.concatenate([self._bytes[: self._count], added])
-            self._bytes, self._count = np.zeros(KEPT, _ROW_BYTES), 0
-            keeps = _keeps(every.view(BURST_ROW))
-            lost_ns = int(every.view(BURST_ROW)["end_ns"][~keeps].max())
+        if self._count + len(rows) > KEPT:
+            rows = together([self.rows, rows])
+            self._rows, self._count = np.zeros(KEPT, BURST_ROW), 0
+            keeps = _keeps(rows)
+            lost_ns = int(rows["end_ns"][~keeps].max())
             self.lost_ns = lost_ns if self.lost_ns is None else max(lost_ns, self.lost_ns)
-            added = every[keeps]
-        self._bytes[self._count : self._count + len(added)] = added
-        self._count += len(added)
+            rows = taken(rows, keeps)
+        as_bytes(self._rows)[self._count : self._count + len(rows)] = as_bytes(rows)
+        self._count += len(rows)
 
 
 def _keeps(rows: Rows) -> NDArray[np.bool_]:
@@ -166,13 +162,13 @@ def _keeps(rows: Rows) -> NDArray[np.bool_]:
     return keeps
 
 
-def by_queue_pair(rows: Rows) -> list[Rows]:
+def _by_queue_pair(rows: Rows) -> list[Rows]:
     """The rows of each direction of a queue pair of a NIC, by their beginning; dtype BURST_ROW, shapes (n,)."""
     if not len(rows):
         return []
     keys = qp_keys(rows)
     order = np.lexsort((rows["start_ns"], keys))
-    rows, keys = np.ascontiguousarray(rows).view(_ROW_BYTES)[order].view(BURST_ROW), keys[order]
+    rows, keys = taken(rows, order), keys[order]
     return np.split(rows, np.flatnonzero(keys[1:] != keys[:-1]) + 1)
 
 

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS, QP_COUNTERS, QP_ROW, qp_keys
+from cwdp.shared.bus.records import (
+    DIRECTIONS,
+    NAK_KINDS,
+    QP_COUNTERS,
+    QP_ROW,
+    as_bytes,
+    qp_keys,
+    taken,
+    together,
+)
 
 FORGET_AFTER_S = 600.0
 RATE_HOLDS_S = 3.0
@@ -43,7 +52,6 @@ MOST_ROWS = 131_072
 RATES = [QP_COUNTERS.index(name) for name in ("packets", "bytes")]
 BYTES = QP_COUNTERS.index("bytes")
 NS = 1e-9
-_AS_BYTES = np.dtype(f"V{QP_ROW.itemsize}")
 
 Rows = NDArray[np.void]
 Mask = NDArray[np.bool_]
@@ -243,7 +251,7 @@ class QueuePairStore:
         going_on: dict[tuple[str, str], _GoingOn] = {}
         if not reports:
             return
-        all_keys = qp_keys(_concatenated([report.rows for report in reports]))
+        all_keys = qp_keys(together([report.rows for report in reports]))
         ends = np.cumsum([len(report.rows) for report in reports]).tolist()
         for report, end in zip(reports, ends, strict=True):
             if report.nic in going_on:
@@ -284,8 +292,8 @@ class QueuePairStore:
         if not known:
             return
         sizes = [len(one.rows) for one in known]
-        rows = _concatenated([one.rows for one in known])
-        before = _concatenated([one.table.rows.view(_AS_BYTES)[one.place] for one in known])
+        rows = together([one.rows for one in known])
+        before = together([taken(one.table.rows, one.place) for one in known])
         grown = _grown(_counters(rows), _counters(before))
         heard_ns = np.concatenate([one.table.local_ns[one.place] for one in known])
         took_s, link_bps = (local_ns - heard_ns) * NS, np.repeat([one.link_bps for one in known], sizes)
@@ -303,7 +311,7 @@ class QueuePairStore:
         has_turned, start = turned.any(), 0
         for one, size in zip(known, sizes, strict=True):
             table, place, these = one.table, one.place, slice(start, start + size)
-            table.rows.view(_AS_BYTES)[place] = one.rows.view(_AS_BYTES)
+            as_bytes(table.rows)[place] = as_bytes(one.rows)
             table.rates[place], table.has_begun[place] = rates[these], has_begun[these]
             table.local_ns[place], table.heard_s[place] = local_ns, now_s
             if has_turned:
@@ -361,11 +369,6 @@ class _GoingOn:
     place: NDArray[np.intp]
     rows: Rows
     link_bps: float
-
-
-def _concatenated(parts: Sequence[Rows]) -> Rows:
-    """As bytes: with fields numpy works out anew what type fits them all, which takes much longer."""
-    return np.concatenate([part.view(_AS_BYTES) for part in parts]).view(QP_ROW)
 
 
 def _counters(rows: Rows) -> NDArray[np.uint64]:

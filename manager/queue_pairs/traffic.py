@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -94,14 +94,14 @@ class Traffic:
         """The parts of a report that can be taken."""
         known = self._members.hosts.get(report.host)
         links = {} if known is None else _links(known.hello)
-        for part, rows in self._each(report.host, report.nics, QP_ROW):
+        for part, rows in self._each(report.nics, links, QP_ROW):
             link_bps = min(links[part.nic] or LARGEST_BPS, LARGEST_BPS)
             yield part, NicReport((report.host, part.nic), rows, part.unlisted, link_bps)
 
     def hear_samples(self, report: SampleReport, now_s: float) -> None:
         """Data packets passed NICs of a host."""
         now_ns = self.timeline_ns(now_s)
-        for part, rows in self._each(report.host, report.nics, SAMPLE_ROW):
+        for part, rows in self._each(report.nics, self._nics(report.host), SAMPLE_ROW):
             if now_ns is not None:
                 self._learn_addresses()
                 self.delays.hear((report.host, part.nic), rows, now_ns)
@@ -109,7 +109,7 @@ class Traffic:
     def hear_bursts(self, report: BurstReport, now_s: float) -> None:
         """Queue pairs of a host have paused."""
         now_ns, implausible = self.timeline_ns(now_s), self.bursts.implausible
-        parts, rows, counts = self._sane(report.host, report.nics, BURST_ROW)
+        parts, rows, counts = self._sane(report.nics, self._nics(report.host), BURST_ROW)
         if now_ns is not None and parts:
             self.bursts.hear([(report.host, part.nic) for part in parts], rows, counts, now_ns)
         self.reports["implausible"] += self.bursts.implausible > implausible
@@ -148,21 +148,19 @@ class Traffic:
             self.delays.expire(now_ns)
 
     def _each(
-        self, host: str, parts: Iterable[_Part], dtype: np.dtype[np.void]
+        self, parts: Iterable[_Part], nics: Collection[str], dtype: np.dtype[np.void]
     ) -> Iterator[tuple[_Part, NDArray[np.void]]]:
-        """Those parts of a report that can be taken, each with its rows."""
-        sane, rows, counts = self._sane(host, parts, dtype)
+        """Those parts of a report that can be taken, as they are about some NICs, each with its rows."""
+        sane, rows, counts = self._sane(parts, nics, dtype)
         end = 0
         for part, count in zip(sane, counts, strict=True):
             these, end = slice(end, end + count), end + count
             yield part, rows[these]
 
     def _sane(
-        self, host: str, parts: Iterable[_Part], dtype: np.dtype[np.void]
+        self, parts: Iterable[_Part], nics: Collection[str], dtype: np.dtype[np.void]
     ) -> tuple[list[_Part], NDArray[np.void], list[int]]:
-        """Those parts of a report that can be taken, their rows, one's behind another's, and how many each has; all are counted."""
-        known = self._members.hosts.get(host)
-        nics = {} if known is None else _links(known.hello)
+        """The same parts, their rows, one's behind another's, and how many each has; all are counted."""
         whole = []
         for part in parts:
             is_known, is_whole = part.nic in nics, not len(part.rows) % dtype.itemsize
@@ -182,6 +180,11 @@ class Traffic:
             rows, counts = rows[~has_bad[of]], counts[~has_bad]
         self.reports["ok"] += len(whole)
         return whole, rows, counts.tolist()
+
+    def _nics(self, host: str) -> set[str]:
+        """The Ethernet NICs of a host."""
+        known = self._members.hosts.get(host)
+        return set() if known is None else {nic.ifname for nic in known.hello.nics}
 
     def _learn_addresses(self) -> None:
         if self._members.version != self._members_version:

@@ -2,16 +2,17 @@
 
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import median
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import BURST_ROW, packed_address
-from manager.jobs.flows import Flow
+from manager.jobs.flows import Flow, NicName, Rows
 from manager.jobs.inference import Job, infer
 from manager.jobs.membership import Owner, Owners
+from manager.jobs.steps import finish
 from manager.queue_pairs.bursts import BurstStore
 from tools.bench.figures import Figure, figure
 from tools.swarm.fabric import Size, SwarmFabric, nic_address
@@ -33,7 +34,7 @@ def figures() -> Iterator[Figure]:
     rings = _heard(traffic, size, names).now()
     addresses = {packed_address(nic_address(nic)): nic_id(*name) for nic, name in enumerate(names)}
     for name, owners in (("owned", _owners(traffic, names)), ("unknown", dict[Flow, Owners]())):
-        once = partial(infer, rings, addresses, owners, NOW_NS)
+        once = partial(_inferred, rings, addresses, owners)
         jobs = once()
         reference = {
             "jobs": len(jobs),
@@ -68,6 +69,15 @@ def _owners(traffic: Traffic, names: list[tuple[str, str]]) -> dict[Flow, Owners
         sender, receiver = (Owner(host, 1, f"job{job}") for host, _ in ends)
         found[Flow(nic_id(*ends[0]), nic_id(*ends[1]), qpn)] = sender, receiver
     return found
+
+
+def _inferred(
+    rings: Mapping[NicName, Rows],
+    addresses: Mapping[bytes, str],
+    owners: Mapping[Flow, Owners],
+    before: Sequence[Job] = (),
+) -> list[Job]:
+    return finish(infer(rings, addresses, owners, NOW_NS, before))
 
 
 def _times(once: Callable[[], list[Job]]) -> list[float]:

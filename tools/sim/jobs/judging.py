@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manager.jobs.inference import Job, infer
+from manager.jobs.steps import finish
 from manager.jobs.windows import LONG, SHORT, Window
 from manager.queue_pairs.bursts import BurstStore
 from tools.sim.jobs.world import EPOCH_NS, World, ends_of, job, play, spoiled, with_noise
@@ -139,7 +140,7 @@ def inferred(world: World, pace: Pace = QUICK) -> list[Job]:
     for nic, rows in world.rings.items():
         over = rows[rows["end_ns"] < pace.now_ns]
         bursts.hear([nic], over[np.argsort(over["end_ns"], kind="stable")], [len(over)], pace.now_ns)
-    return infer(bursts.since(pace.now_ns - LONG.length_ns), world.owners, {}, pace.now_ns)
+    return finish(infer(bursts.since(pace.now_ns - LONG.length_ns), world.owners, {}, pace.now_ns))
 
 
 def period_error(world: World, found: Job) -> float:

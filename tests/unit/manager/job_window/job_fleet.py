@@ -23,6 +23,7 @@ from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.jobs.inference import infer
+from manager.jobs.steps import finish
 from manager.queue_pairs.bursts import KEPT
 from manager.queue_pairs.counters import NicReport
 from manager.state import FleetState
@@ -63,7 +64,7 @@ class JobFleet:
         self.state.traffic.hear_clock(showing(NOW_NS), self.now_s)
         for nic_name, rows in self.world.rings.items():
             self.state.traffic.bursts.hear([nic_name], rows, [len(rows)], NOW_NS)
-        self.state.jobs.take(infer(self.world.rings, self.world.owners, {}, NOW_NS))
+        self.state.jobs.take(finish(infer(self.world.rings, self.world.owners, {}, NOW_NS)))
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from manager.jobs.flows import Flow
 from manager.jobs.inference import Job, infer
 from manager.jobs.kinds import Communicator
 from manager.jobs.pauses import Pauses
+from manager.jobs.steps import finish
 from manager.jobs.symptoms import Symptoms, symptoms
 from manager.jobs.windows import SHORT
 from tools.sim.jobs.world import EPOCH_NS, World, ends_of, job, play
@@ -24,7 +25,7 @@ def played(collective: str, **settings: object) -> World:
 
 def only(world: World, until_s: float = SECONDS - 1) -> Job:
     now_ns = EPOCH_NS + round(until_s * 1e9)
-    (one,) = infer(world.rings, world.owners, {}, now_ns)
+    (one,) = finish(infer(world.rings, world.owners, {}, now_ns))
     return one
 
 
