@@ -22,7 +22,7 @@ from manager.links.meter import LoadMeter
 from manager.links.row_places import Nics
 from manager.paths.far import FarPaths
 from manager.paths.told import ToldPaths
-from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
+from manager.paths.windows import FWD, KEPT, MOST_AHEAD, REV, Window, WindowStore
 from manager.queue_pairs.counters import NicTable
 
 REPORT_DEADLINE_WINDOWS = 10
@@ -41,6 +41,11 @@ MOST_AT_ONCE = 8
 
 Where several are worked off together, the fleet is so large that one look at them is enough.
 """
+
+MOST_BEHIND = 32
+"""A manager that is further behind leaves out what came before; what it works off is still kept."""
+
+assert MOST_AHEAD + REPORT_DEADLINE_WINDOWS + MOST_BEHIND < KEPT
 
 CHANGED_SOONER = 3
 """Windows by which a clock may have changed before the probe that showed it."""
@@ -183,7 +188,7 @@ class LinkWatch:
         now = timeline_ns // WINDOW_NS
         self._follow_refusals(now)
         end = min(self.windows.complete_to(now, REPORT_DEADLINE_WINDOWS), now)
-        if self._last is None or not end - KEPT // 2 < self._last <= now:
+        if self._last is None or not end - MOST_BEHIND < self._last <= now:
             self._last = end
         end = min(end, self._last + (MOST_AT_ONCE if self.queues_every == 1 else self.queues_every))
         if end < self._last + self.queues_every:

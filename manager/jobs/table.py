@@ -2,15 +2,47 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import BURST_ROW, EGRESS
+from cwdp.shared.bus.records import BURST_ROW, EGRESS, as_bytes, taken
 from manager.jobs.flows import COLUMNS, BurstColumns, Flow, FlowBursts, Ints, NicName, Places, Rows, Told
 
 ADDR_BYTES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedBursts:
+    """The bursts of all NICs, one's behind another's; those of one direction of a queue pair are together, by their beginning.
+
+    They stay where NICs keep them, but for their times: those of thousands of NICs are hundreds of megabytes.
+
+    Attributes:
+        rings: of each NIC, dtype BURST_ROW.
+        firsts: where each NIC's begin, and the end of the last one's, shape (rings + 1,).
+        order: the place of each in its ring, shape (n,).
+        start_ns, end_ns: shape (n,).
+    """
+
+    rings: Sequence[Rows]
+    firsts: Places
+    order: NDArray[np.int32]
+    start_ns: Ints
+    end_ns: Ints
+
+    def take(self, places: Places) -> BurstColumns:
+        """Some of them."""
+        ring = np.searchsorted(self.firsts, places, side="right") - 1
+        by_ring = np.argsort(ring, kind="stable")
+        edges = np.concatenate([[0], np.flatnonzero(np.diff(ring[by_ring])) + 1, [len(ring)]])
+        rows = np.empty(len(places), BURST_ROW)
+        for begin, end in pairwise(edges.tolist() if len(ring) else []):
+            these = by_ring[begin:end]
+            as_bytes(rows)[these] = as_bytes(self.rings[ring[these[0]]])[self.order[places[these]]]
+        return BurstColumns(*(np.ascontiguousarray(rows[name]) for name in COLUMNS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,13 +52,13 @@ class FlowTable:
     Attributes:
         flows: shape (n,).
         since_ns: on the timeline; bursts that ended before do not count.
-        bursts: of all NICs; those of one direction of a queue pair of a NIC are together, by their beginning.
+        bursts: of all NICs.
         left, arrived: where those of each flow begin and end among them, as the one end tells and the other, shapes (n, 2).
     """
 
     flows: Sequence[Flow]
     since_ns: int
-    bursts: BurstColumns
+    bursts: OrderedBursts
     left: Places
     arrived: Places
 
@@ -74,29 +106,38 @@ def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_n
     nics = sorted({nic_id(*name) for name in rings} | set(owners.values()))
     number = {nic: i for i, nic in enumerate(nics)}
     numbers = {address: number[nic] for address, nic in owners.items()}
-    count = sum(len(ring) for ring in rings.values())
-    bursts = BurstColumns(*(np.empty(count, BURST_ROW[name]) for name in COLUMNS))
-    ends, used = [np.zeros((6, 0), np.intp)], 0
-    for name, late in _late(rings, since_ns):
-        order, queue_pairs = _by_queue_pair(late, numbers)
-        these = slice(used, used + len(late))
-        for column in COLUMNS:
-            getattr(bursts, column)[these] = late[column][order]
+    kept: list[Rows] = []
+    orders: list[NDArray[np.int32]] = []
+    ends, firsts = [np.zeros((6, 0), np.intp)], [0]
+    for name, ring, late in _late(rings, since_ns):
+        order, queue_pairs = _by_queue_pair(taken(ring, late), numbers)
         mine = np.full((1, queue_pairs.shape[1]), number[nic_id(*name)])
-        queue_pairs[-2:] += used
+        queue_pairs[-2:] += firsts[-1]
         ends.append(np.concatenate([mine, queue_pairs]))
-        used = these.stop
+        kept.append(ring)
+        orders.append(late[order].astype(np.int32))
+        firsts.append(firsts[-1] + len(order))
     flows, left, arrived = _paired(np.concatenate(ends, axis=1))
     named = [Flow(nics[src], nics[dst], qpn) for src, dst, qpn in flows.tolist()]
-    return FlowTable(named, since_ns, bursts.take(slice(used)), left, arrived)
+    return FlowTable(named, since_ns, _ordered(kept, orders, firsts), left, arrived)
 
 
-def _late(rings: Mapping[NicName, Rows], since_ns: int) -> Iterator[tuple[NicName, Rows]]:
-    """Those rows of each NIC that has any that ended after a moment."""
+def _late(rings: Mapping[NicName, Rows], since_ns: int) -> Iterator[tuple[NicName, Rows, Places]]:
+    """The places of those rows of each NIC that has any that ended after a moment."""
     for name, ring in rings.items():
-        late = ring["end_ns"] >= since_ns
-        if late.any():
-            yield name, ring if late.all() else ring[late]
+        late = np.flatnonzero(ring["end_ns"] >= since_ns)
+        if len(late):
+            yield name, ring, late
+
+
+def _ordered(
+    rings: Sequence[Rows], orders: Sequence[NDArray[np.int32]], firsts: Sequence[int]
+) -> OrderedBursts:
+    start_ns, end_ns = (np.empty(firsts[-1], np.int64) for _ in range(2))
+    for ring, order, (begin, end) in zip(rings, orders, pairwise(firsts), strict=True):
+        start_ns[begin:end], end_ns[begin:end] = ring["start_ns"][order], ring["end_ns"][order]
+    order = np.concatenate([np.zeros(0, np.int32), *orders])
+    return OrderedBursts(rings, np.array(firsts, np.intp), order, start_ns, end_ns)
 
 
 def _by_queue_pair(rows: Rows, numbers: Mapping[bytes, int]) -> tuple[Places, Places]:
