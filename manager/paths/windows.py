@@ -8,10 +8,10 @@ was off by more is known only afterwards, so the least delays of the last second
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address, taken, together
 from manager.paths.known_rows import KEY_BYTES, NO_ROWS, KnownRows
 from manager.paths.row_ends import RowsAtEnds, grouped
-from manager.paths.rows import Floats, known_delays, shares_of
+from manager.paths.rows import Floats, known_delays, shares_of, with_more
 from manager.paths.told import HostPaths
 
 KEPT = 64
@@ -41,13 +41,13 @@ MOST_WAITING = 1 << 14
 """Rows that wait to be taken in: what is made of so many on the way fits a processor's second cache."""
 
 FWD, REV = 0, 1
+_shown = lru_cache(65_536)(shown_address)
 _PORTS = list(range(1 << 16))
 """One object for each, which all names share."""
 
 _NOT_SEEN, _NO_ROOM = -2, -1
 
 _NO_WINDOWS = (0, -1)
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class RowName(NamedTuple):
@@ -479,10 +479,10 @@ class WindowStore:
         self._seen = np.append(self._seen, np.full(more, -1, np.int64))
         self._named = np.append(self._named, np.zeros(more, np.int64))
         opened = self._opened()
-        self._counts = _with_more(self._counts, more, opened)
-        self._delays = _with_more(self._delays, more, opened)
-        self._base = _with_more(self._base, more, range(2))
-        self._recent = _with_more(self._recent, more, range(2))
+        self._counts = with_more(self._counts, more, opened)
+        self._delays = with_more(self._delays, more, opened)
+        self._base = with_more(self._base, more, range(2))
+        self._recent = with_more(self._recent, more, range(2))
         self._distrusted = np.append(self._distrusted, np.tile(np.array([_NO_WINDOWS]).T, more), axis=1)
 
     def _opened(self) -> list[int]:
@@ -497,20 +497,3 @@ def _names(nics: Sequence[str], paths: NDArray[np.void]) -> list[RowName]:
     addresses = (_shown(packed[start : start + size]) for start in range(0, len(packed), size))
     ports = (map(_PORTS.__getitem__, paths[name].tolist()) for name in ("sport", "reply_sport"))
     return list(map(RowName, map(nics.__getitem__, paths["nic"].tolist()), addresses, *ports))
-
-
-@lru_cache(65_536)
-def _shown(packed: bytes) -> str:
-    return shown_address(packed)
-
-
-def _with_more(array: NDArray[_Scalar], more: int, used: Iterable[int]) -> NDArray[_Scalar]:
-    """An array with room for more along its last axis, and of the first one what is used.
-
-    The system gives the memory of the rest when it is written to.
-    """
-    old = array.shape[-1]
-    grown = np.zeros((*array.shape[:-1], old + more), array.dtype)
-    for place in used:
-        grown[place, ..., :old] = array[place]
-    return grown
