@@ -248,28 +248,34 @@ class FitTable:
             self.refused[reason] += int(np.count_nonzero(taken & ~holds))
             taken &= holds
         pairs = zip(fits["src"][taken].tolist(), fits["dst"][taken].tolist(), strict=True)
-        rows = np.array([self._row((told.srcs[src], told.dsts[dst])) for src, dst in pairs], np.int64)
+        rows = self._rows_of([(told.srcs[src], told.dsts[dst]) for src, dst in pairs])
         if (taken == near).all():
             far = {peer for peer in peers if peer in elsewhere}
             self._arrived[host] = _Arrived(ends, {*peers} - far, far, near, rows)
         return fits[taken], rows
 
-    def _row(self, key: tuple[str, str]) -> int:
-        row = self._rows.get(key)
-        if row is None:
-            if not self._free_rows:
-                self._grow()
-            row = self._rows[key] = self._free_rows.pop()
-            self._columns["src_slot"][row] = self.slot(host_of(key[0]))
-            self._columns["dst_slot"][row] = self.slot(host_of(key[1]))
-            self._columns["path"][row] = _path(key)
-        return row
+    def _rows_of(self, keys: Sequence[tuple[str, str]]) -> NDArray[np.int64]:
+        """Where some edges are kept; those that have no row yet are given one."""
+        new = [key for key in dict.fromkeys(keys) if key not in self._rows]
+        if new:
+            self._add_rows(new)
+        return np.array([self._rows[key] for key in keys], np.int64)
+
+    def _add_rows(self, keys: Sequence[tuple[str, str]]) -> None:
+        while len(self._free_rows) < len(keys):
+            self._grow()
+        rows = self._free_rows[-len(keys) :][::-1]
+        del self._free_rows[-len(keys) :]
+        slots = [(self.slot(host_of(src)), self.slot(host_of(dst))) for src, dst in keys]
+        self._columns["src_slot"][rows], self._columns["dst_slot"][rows] = np.array(slots).T
+        self._columns["path"][rows] = [_path(key) for key in keys]
+        self._rows.update(zip(keys, rows, strict=True))
 
     def _grow(self) -> None:
         """Double the room for edges."""
         old = len(self._when_s)
         new = max(64, 2 * old)
-        self._free_rows.extend(range(new - 1, old - 1, -1))
+        self._free_rows = [*range(new - 1, old - 1, -1), *self._free_rows]
         self._when_s = np.concatenate([self._when_s, np.full(new - old, -np.inf)])
         for name, column in self._columns.items():
             self._columns[name] = np.concatenate([column, np.zeros(new - old, column.dtype)])

@@ -263,6 +263,8 @@ class Discovery:
         kept = self._mesh.get(pair, usual)
         kept = kept if len(kept) == len(usual) else usual
         routes = self.fabric.routes
+        if not routes.links:
+            return kept
         of_kept = [links for links in routes.paths_over(*pair, kept) if links]
         if len(set(of_kept)) == len(of_kept):
             return kept

@@ -55,9 +55,10 @@ class CounterTotals:
 
     def add(self, host: str, counters: Mapping[str, int]) -> None:
         """Take in all of one host's counters; a value below the last one began anew at 0."""
-        last, values = self._last.get(host), _values(counters)
-        if last is not None and values is not None and last[0].names == list(counters):
-            names, before = last
+        values = _values(counters)
+        known = None if values is None else self._before(host, counters)
+        if known is not None and values is not None:
+            names, before = known
             self._add_up(names, np.where(values >= before, values - before, values))
             self._last[host] = names, values
         else:
@@ -75,6 +76,17 @@ class CounterTotals:
         """Drop a host that is gone; what it counted stays in the totals."""
         self._last.pop(host, None)
         self._odd.pop(host, None)
+
+    def _before(self, host: str, counters: Mapping[str, int]) -> tuple[_Names, Values] | None:
+        """The names of a host's counters and their last values: 0 of a new host's that has the names of another one.
+
+        None where these names have yet to be looked at.
+        """
+        last = self._last.get(host)
+        if last is not None:
+            return last if last[0].names == list(counters) else None
+        names = None if host in self._odd else self._names.get(tuple(counters))
+        return None if names is None else (names, np.zeros(len(counters), np.int64))
 
     def _add_up(self, names: _Names, grown: Values) -> None:
         """Add what counters of known names have grown by."""

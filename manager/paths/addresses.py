@@ -5,7 +5,8 @@ from there are too: replies to who only claims an address go to who has it. What
 the NIC claims it, also while its link is dead, which is when its detours are needed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from msgspec.structs import replace
 
@@ -16,6 +17,9 @@ from manager.paths.windows import WindowStore
 INHERIT_S = 10.0
 """What hosts claim that an earlier manager directed is taken for proven, where nobody contradicts, if a manager hears it
 so soon after its own start: a NIC whose link is dead then could prove nothing, and hosts may be going round it."""
+
+Answered = Callable[[str], set[str]]
+"""The addresses that have answered a NIC's probes of late."""
 
 
 class AddressBook:
@@ -50,10 +54,11 @@ class AddressBook:
             self._proven = {
                 address: nic for address, nic in self._proven.items() if nic in self._claims.get(address, ())
             }
+        answered = cache(self._windows.answered)
         found = {
             address: nic
             for address in self._claims.keys() - self._proven.keys()
-            if (nic := self._has(address, now_s)) is not None
+            if (nic := self._has(address, answered, now_s)) is not None
         }
         if found:
             self._proven = self._proven | found
@@ -82,10 +87,10 @@ class AddressBook:
         )
         return nic if (ipv4, ipv6) == (nic.ipv4, nic.ipv6) else replace(nic, ipv4=ipv4, ipv6=ipv6)
 
-    def _has(self, address: str, now_s: float) -> str | None:
+    def _has(self, address: str, answered: Answered, now_s: float) -> str | None:
         """The one NIC of which it is proven that it has an address."""
         nics = self._claims[address]
-        proven = [nic for nic in nics if self._is_proven(nic, address)]
+        proven = [nic for nic in nics if self._is_proven(nic, address, answered)]
         if not proven and len(nics) == 1 and self._may_inherit(nics[0], now_s):
             proven = nics
         return proven[0] if len(proven) == 1 else None
@@ -102,14 +107,14 @@ class AddressBook:
         in_time = self._inherits_until_s is not None and now_s <= self._inherits_until_s
         return in_time and self._members.hosts[host_of(nic)].hello.desired_version > 0
 
-    def _is_proven(self, nic: str, address: str) -> bool:
+    def _is_proven(self, nic: str, address: str, answered: Answered) -> bool:
         """Whether a peer's probes to an address were answered of late, and the NIC's own from there to that peer."""
         owners = self._members.nics_by_address
-        for there in self._windows.answered(nic):
+        for there in answered(nic):
             peer = owners.get(there)
             if _is_v6(there) != _is_v6(address) or peer is None or host_of(peer) == host_of(nic):
                 continue
-            if address in self._windows.answered(peer):
+            if address in answered(peer):
                 return True
         return False
 

@@ -15,13 +15,14 @@ class RowsAtEnds:
     """Rows by number; what no row starts or ends at takes no memory."""
 
     def __init__(self) -> None:
-        self._from: dict[str, set[int]] = {}
-        self._to: dict[str, set[int]] = {}
+        self._from: defaultdict[str, set[int]] = defaultdict(set)
+        self._to: defaultdict[str, set[int]] = defaultdict(set)
 
-    def add(self, row: int, nic: str, address: str) -> None:
-        """A row leads from a NIC to an address."""
-        self._from.setdefault(nic, set()).add(row)
-        self._to.setdefault(address, set()).add(row)
+    def add(self, rows: Sequence[int], ends: Sequence[tuple[str, str]]) -> None:
+        """Some rows lead from a NIC to an address each."""
+        for row, (nic, address) in zip(rows, ends, strict=True):
+            self._from[nic].add(row)
+            self._to[address].add(row)
 
     def drop(self, row: int, nic: str, address: str) -> None:
         """It does no more."""

@@ -1,4 +1,7 @@
-"""What rows of windows say, column by column. No I/O."""
+"""What rows of windows say, column by column, and room for it. No I/O."""
+
+from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +14,7 @@ WIDEST_BOUND_NS = 100_000
 WAYS = ("fwd", "rev")
 
 Floats = NDArray[np.float32]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def shares_of(
@@ -45,3 +49,15 @@ def known_delays(rows: NDArray[np.void]) -> list[Floats]:
                 delay[unknown] = np.nan
             delays.append(delay)
     return delays
+
+
+def with_more(array: NDArray[_Scalar], more: int, used: Iterable[int]) -> NDArray[_Scalar]:
+    """An array with room for more along its last axis, and of the first one what is used.
+
+    The system gives the memory of the rest when it is written to.
+    """
+    old = array.shape[-1]
+    grown = np.zeros((*array.shape[:-1], old + more), array.dtype)
+    for place in used:
+        grown[place, ..., :old] = array[place]
+    return grown

@@ -8,10 +8,10 @@ was off by more is known only afterwards, so the least delays of the last second
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import NamedTuple, TypeVar
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address, taken, together
 from manager.paths.known_rows import KEY_BYTES, NO_ROWS, KnownRows
 from manager.paths.row_ends import RowsAtEnds, grouped
-from manager.paths.rows import Floats, known_delays, shares_of
+from manager.paths.rows import Floats, known_delays, shares_of, with_more
 from manager.paths.told import HostPaths
 
 KEPT = 48
@@ -41,10 +41,13 @@ MOST_WAITING = 1 << 14
 """Rows that wait to be taken in: what is made of so many on the way fits a processor's second cache."""
 
 FWD, REV = 0, 1
+_shown = lru_cache(65_536)(shown_address)
+_PORTS = list(range(1 << 16))
+"""One object for each, which all names share."""
+
 _NOT_SEEN, _NO_ROOM = -2, -1
 
 _NO_WINDOWS = (0, -1)
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class RowName(NamedTuple):
@@ -282,7 +285,7 @@ class WindowStore:
             name = self.names[now] = self.names[before]
             assert name is not None
             self._at.drop(before, name.src, name.dst_addr)
-            self._at.add(now, name.src, name.dst_addr)
+            self._at.add([now], [(name.src, name.dst_addr)])
         del self.names[count:]
         self._free = list(range(len(self._seen) - 1, count - 1, -1))
 
@@ -440,52 +443,57 @@ class WindowStore:
         """Numbers for further paths of a host that has some; -1 where there is no room."""
         used = len(self._seen) - len(self._free)
         count = max(0, min(len(paths), MOST_ROWS_A_HOST - have, MOST_ROWS - used))
-        while len(self._free) < count:
-            self._grow()
         numbers = np.full(len(paths), _NO_ROOM, np.intp)
-        given = numbers[:count] = [self._free.pop() for _ in range(count)]
-        self.version += count > 0
-        self.names += [None] * (max(given, default=-1) + 1 - len(self.names))
-        names = list(_names(nics, paths[:count]))
+        if not count:
+            return numbers
+        if len(self._free) < count:
+            self._grow(count - len(self._free))
+        given = self._free[-count:][::-1]
+        del self._free[-count:]
+        numbers[:count] = given
+        self.version += 1
+        self.names += [None] * (max(given) + 1 - len(self.names))
+        names = _names(nics, paths[:count])
         for number, name in zip(given, names, strict=True):
             self.names[number] = name
-            self._at.add(number, name.src, name.dst_addr)
+        ends = [(name.src, name.dst_addr) for name in names]
+        self._at.add(given, ends)
         self._named[given] = self.version
-        self._counts[:, :, given] = 0
-        self._delays[:, :, given] = np.nan
+        for slot in self._opened():
+            self._counts[slot][:, given] = 0
+            self._delays[slot][:, given] = np.nan
         self._base[:, :, given] = self._recent[:, :, given] = np.inf
         self._least = None
         self._distrusted[:, given] = np.array([_NO_WINDOWS]).T
         if self._distrusted_ends:
-            ends = [(name.src, name.dst_addr) for name in names]
-            for span, rows in grouped(list(given), ends, self._distrusted_ends):
+            for span, rows in grouped(given, ends, self._distrusted_ends):
                 self._distrust(rows, span)
         return numbers
 
-    def _grow(self) -> None:
-        """Make more room for rows; what none has used yet takes no memory."""
+    def _grow(self, least: int) -> None:
+        """Make room for so many more rows at least; what none has used yet takes no memory."""
         old = len(self._seen)
-        more = max(64, old // 2)
+        more = max(64, old // 2, least)
         self._free = [*range(old + more - 1, old - 1, -1), *self._free]
         self._least = None
         self._seen = np.append(self._seen, np.full(more, -1, np.int64))
         self._named = np.append(self._named, np.zeros(more, np.int64))
-        self._counts, self._delays = _with_more(self._counts, more), _with_more(self._delays, more)
-        self._base, self._recent = _with_more(self._base, more), _with_more(self._recent, more)
+        opened = self._opened()
+        self._counts = with_more(self._counts, more, opened)
+        self._delays = with_more(self._delays, more, opened)
+        self._base = with_more(self._base, more, range(2))
+        self._recent = with_more(self._recent, more, range(2))
         self._distrusted = np.append(self._distrusted, np.tile(np.array([_NO_WINDOWS]).T, more), axis=1)
 
+    def _opened(self) -> list[int]:
+        """The slots that have held a window; the others have never been written to."""
+        return np.flatnonzero(self._held >= 0).tolist()
 
-def _names(nics: Sequence[str], paths: NDArray[np.void]) -> Iterator[RowName]:
+
+def _names(nics: Sequence[str], paths: NDArray[np.void]) -> list[RowName]:
     """What the paths of a host are; they share addresses and ports, which saves half the memory."""
-    shown, shared = cache(shown_address), cache(int)
-    for path in paths:
-        ports = shared(int(path["sport"])), shared(int(path["reply_sport"]))
-        yield RowName(nics[path["nic"]], shown(path["dst_addr"].tobytes()), *ports)
-
-
-def _with_more(array: NDArray[_Scalar], more: int) -> NDArray[_Scalar]:
-    """An array with room for more along its last axis; the system gives that memory when it is written to."""
-    old = array.shape[-1]
-    grown = np.zeros((*array.shape[:-1], old + more), array.dtype)
-    grown[..., :old] = array
-    return grown
+    packed = np.ascontiguousarray(paths["dst_addr"]).tobytes()
+    size = len(packed) // len(paths)
+    addresses = (_shown(packed[start : start + size]) for start in range(0, len(packed), size))
+    ports = (map(_PORTS.__getitem__, paths[name].tolist()) for name in ("sport", "reply_sport"))
+    return list(map(RowName, map(nics.__getitem__, paths["nic"].tolist()), addresses, *ports))

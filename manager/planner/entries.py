@@ -90,6 +90,11 @@ class Entries:
     def __init__(self, rows: Columns, chosen: NDArray[np.intp] | int) -> None:
         self.rows, self.chosen = rows, chosen
 
+    def begin(self, nic: NDArray[np.int64] | int, now_s: float) -> None:
+        """They are of others from now on, of which nothing is known yet but their NIC, by its number, and that they send."""
+        for name, value in (FRESH | {"first_s": now_s, "active_s": now_s, "nic": nic}).items():
+            self.rows[name][self.chosen] = value
+
     def see(self, rate_bps: Floats, now_s: float) -> None:
         """They send, at rates that are NaN where they are not known."""
         self.active_s, self.told_s = now_s, math.nan
@@ -120,14 +125,3 @@ class Entries:
         self.rest_s = np.where(lasted, hold_s, np.minimum(2 * self.rest_s, MOST_RESTS * hold_s))
         self.moved_s = now_s
         self.clear_s = math.inf
-
-
-class Entry(Entries):
-    """One queue pair, of which nothing is known yet but when it was seen to send; by default in a row of its own."""
-
-    def __init__(
-        self, rows: Columns | None = None, row: int = 0, *, first_s: float, active_s: float, nic: int = 0
-    ) -> None:
-        super().__init__(unused(1) if rows is None else rows, row)
-        for name, value in (FRESH | {"first_s": first_s, "active_s": active_s, "nic": nic}).items():
-            self.rows[name][row] = value

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import EGRESS, QP_ROW, shown_address
+from cwdp.shared.bus.records import EGRESS, QP_ROW, shown_address, taken
 from manager.placement.flows import ACTIVE_S, Ends, Flows, Indices, QpName
 from manager.queue_pairs.counters import RATE_HOLDS_S, NicTable
 
@@ -86,12 +86,11 @@ def sending(tables: Mapping[tuple[str, str], NicTable], nics: Mapping[str, str],
 
 def _name(nic: tuple[str, str], table: NicTable, nics: Mapping[str, str], shown: dict[bytes, str]) -> _Named:
     """Name a table's rows; `shown` holds addresses as people write them, and is added to."""
-    rows = table.rows[table.rows["direction"] == EGRESS]
-    names = []
-    for addr, qpn in zip(rows["addr"], rows["qpn"].tolist(), strict=True):
-        packed = addr.tobytes()
-        address = shown.get(packed) or shown.setdefault(packed, shown_address(packed))
-        names.append(QpName(*nic, address, qpn))
+    rows = taken(table.rows, table.rows["direction"] == EGRESS)
+    told = np.ascontiguousarray(rows["addr"]).view("V16").ravel().tolist()
+    for packed in set(told) - shown.keys():
+        shown[packed] = shown_address(packed)
+    names = [QpName(*nic, shown[packed], qpn) for packed, qpn in zip(told, rows["qpn"].tolist(), strict=True)]
     return _Named(table.keys, names, [nics.get(name.dst_addr, name.dst_addr) for name in names])
 
 

@@ -22,6 +22,8 @@ _PLACE = np.dtype(
     ]
 )
 
+_FOUND = ("pair", "path", "way", "choices", "has_choice")
+
 Indices = NDArray[np.intp]
 
 
@@ -96,18 +98,22 @@ class Located:
         chosen: Indices,
     ) -> None:
         """Look up some of the queue pairs."""
-        paths = []
-        for i in chosen.tolist():
-            name, sport = names[i], int(port[i])
-            src, choices = name.src, self._candidates.of(name.src, name.dst_addr)
-            way = self._ways.setdefault((src, name.dst_addr), len(self._ways))
-            found = (NOWHERE, NOWHERE, way, NOWHERE, False)
-            if choices is not None:
-                path = choices.by_port.get(sport, NOWHERE)
-                pair = self._candidates.pair(choices)
-                found = (pair, path, way, choices.number, len(choices.paths) > 1)
-            self._places[rows[i]] = (generation[i], sport, *found)
-            paths.append(PathName(src, name.dst_addr, sport))
+        paths, places = [], []
+        for i, sport in zip(chosen.tolist(), port[chosen].tolist(), strict=True):
+            src, dst_addr = names[i].src, names[i].dst_addr
+            choices = self._candidates.of(src, dst_addr)
+            way = self._ways.setdefault((src, dst_addr), len(self._ways))
+            if choices is None:
+                places.append((NOWHERE, NOWHERE, way, NOWHERE, False))
+            else:
+                path, pair = choices.by_port.get(sport, NOWHERE), self._candidates.pair(choices)
+                places.append((pair, path, way, choices.number, len(choices.paths) > 1))
+            paths.append(PathName(src, dst_addr, sport))
+        found = np.zeros(len(chosen), _PLACE)
+        found["generation"], found["port"] = generation[chosen], port[chosen]
+        for name, column in zip(_FOUND, zip(*places, strict=True), strict=True):
+            found[name] = column
+        self._places[rows[chosen]] = found
         crossed = self._candidates.routes.crossed(paths)
         wider = crossed.shape[1] - self._crossed.shape[1]
         if wider > 0:

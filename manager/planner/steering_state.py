@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import SteerQp, SteerReport
 from manager.placement.flows import QpName
-from manager.planner.entries import CALM_RESTS, CLEAR_S, MOST_RESTS, NO_PORT, Entries, Entry, unused
-
-__all__ = ["CALM_RESTS", "CLEAR_S", "MOST_RESTS", "Entry", "SteerParts", "SteeringState"]
+from manager.planner.entries import NO_PORT, Entries, unused
 
 IDLE_S = 15.0
 REFUSED_S = 60.0
@@ -44,8 +42,9 @@ class SteeringState:
     def know(self, names: Sequence[QpName], now_s: float) -> Indices:
         """The rows of queue pairs that are thought to send, shape (names,)."""
         rows = np.fromiter(map(self.row.get, names, repeat(-1)), np.intp, len(names))
-        for i in np.flatnonzero(rows < 0).tolist():
-            rows[i] = self._add(names[i], now_s)
+        new = np.flatnonzero(rows < 0)
+        if len(new):
+            rows[new] = self._add([names[i] for i in new.tolist()], now_s)
         return rows
 
     def at(self, rows: Indices | int) -> Entries:
@@ -86,7 +85,7 @@ class SteeringState:
             if name not in self.row:
                 if len(self.row) >= MOST_ENTRIES:
                     continue
-                self._add(name, now_s)
+                self._add([name], now_s)
             if self.of(name).sport == NO_PORT:
                 self.ask(name, steer.sport, steer.backup_sport, now_s)
                 taken += 1
@@ -156,16 +155,19 @@ class SteeringState:
             if sport != NO_PORT
         ]
 
-    def _add(self, name: QpName, now_s: float) -> int:
-        if not self._unused:
+    def _add(self, names: Sequence[QpName], now_s: float) -> list[int]:
+        """The rows of some that have none yet, each of which is there once."""
+        while len(self._unused) < len(names):
             self._grow()
-        row = self.row[name] = self._unused.pop()
-        nic = self._nics.setdefault((name.host, name.nic), len(self._nics))
-        Entry(self._rows, row, first_s=now_s, active_s=now_s, nic=nic)
-        self._names[row] = name
-        self.generation[row] += 1
-        self._by_host.setdefault(name.host, set()).add(name)
-        return row
+        rows = self._unused[-len(names) :][::-1]
+        del self._unused[-len(names) :]
+        nics = [self._nics.setdefault((name.host, name.nic), len(self._nics)) for name in names]
+        self.at(np.array(rows, np.intp)).begin(np.array(nics, np.int64), now_s)
+        self.generation[rows] += 1
+        for row, name in zip(rows, names, strict=True):
+            self.row[name], self._names[row] = row, name
+            self._by_host.setdefault(name.host, set()).add(name)
+        return rows
 
     def _grow(self) -> None:
         """Twice as many rows."""
@@ -173,7 +175,7 @@ class SteeringState:
         self._rows = {name: np.concatenate([column, more[name]]) for name, column in self._rows.items()}
         self.generation = np.concatenate([self.generation, np.zeros(count, np.int64)])
         self._names += [None] * count
-        self._unused = list(range(count, 2 * count))
+        self._unused = [*range(count, 2 * count), *self._unused]
 
     def _drop(self, name: QpName) -> None:
         row = self.row.pop(name)

@@ -284,6 +284,9 @@ def draw_ports(key: bytes, count: int) -> list[int]:
     turn = 0
     while len(ports) < count:
         digest = blake2b(key, digest_size=64, salt=turn.to_bytes(2, "little")).digest()
-        ports.update(dict.fromkeys(FIRST_PORT + (v & PORT_MASK) for v in struct.unpack("<32H", digest)))
+        for drawn in struct.unpack("<32H", digest):
+            ports[FIRST_PORT + (drawn & PORT_MASK)] = None
+            if len(ports) == count:
+                break
         turn += 1
-    return list(ports)[:count]
+    return list(ports)

@@ -249,6 +249,7 @@ class QueuePairStore:
     def hear(self, reports: Sequence[NicReport], *, local_ns: int, now_s: float) -> None:
         """Take in some rows of some NICs of a host, as they were when its clock showed `local_ns`."""
         going_on: dict[tuple[str, str], _GoingOn] = {}
+        new: list[Rows] = []
         if not reports:
             return
         all_keys = qp_keys(together([report.rows for report in reports]))
@@ -266,25 +267,26 @@ class QueuePairStore:
             if len(keys) * keys.itemsize == len(table.arrived) and keys.tobytes() == table.arrived:
                 going_on[report.nic] = _GoingOn(table, table.places, report.rows, report.link_bps)
             else:
-                self._hear_others(table, keys, report, local_ns, now_s)
+                new.append(self._hear_others(table, keys, report, local_ns, now_s))
         self._go_on(list(going_on.values()), local_ns, now_s)
+        if new:
+            self._count_new(together(new))
 
     def _hear_others(
         self, table: NicTable, arrived: NDArray[np.bytes_], report: NicReport, local_ns: int, now_s: float
-    ) -> None:
-        """Take in rows that are not those of the report before."""
+    ) -> Rows:
+        """Take in rows that are not those of the report before; returns those that are new, which are to be counted."""
         keys, last = np.unique(arrived[::-1], return_index=True)
-        rows = report.rows[::-1][last]
-        place = np.searchsorted(table.keys, keys)
-        known = np.zeros(len(keys), dtype=bool)
-        inside = place < len(table.keys)
-        known[inside] = table.keys[place[inside]] == keys[inside]
-        self._go_on([_GoingOn(table, place[known], rows[known], report.link_bps)], local_ns, now_s)
-        new = rows[~known]
-        self._count(new, np.zeros(len(new), QP_ROW), _counters(new), np.ones(len(new), bool))
-        _insert(table, keys[~known], rows[~known], local_ns, now_s)
-        if len(keys) == len(arrived) and len(table.keys) <= MOST_ROWS:
+        new = report.rows[::-1][last]
+        if len(table.keys):
+            place = np.searchsorted(table.keys, keys)
+            known = table.keys[np.minimum(place, len(table.keys) - 1)] == keys
+            self._go_on([_GoingOn(table, place[known], new[known], report.link_bps)], local_ns, now_s)
+            keys, new = keys[~known], new[~known]
+        _insert(table, keys, new, local_ns, now_s)
+        if len(last) == len(arrived) and len(table.keys) <= MOST_ROWS:
             table.remember(arrived)
+        return new
 
     def _go_on(self, known: Sequence["_GoingOn"], local_ns: int, now_s: float) -> None:
         """Take in rows that are there, of different NICs."""
@@ -348,6 +350,11 @@ class QueuePairStore:
             counts.update(dict(zip(DIRECTIONS, both.tolist(), strict=False)))
         return counts
 
+    def _count_new(self, rows: Rows) -> None:
+        """Add up what rows have counted that were not there."""
+        if len(rows):
+            self._count(rows, np.zeros(len(rows), QP_ROW), _counters(rows), np.ones(len(rows), bool))
+
     def _count(self, rows: Rows, before: Rows, grown: NDArray[np.uint64], counts: Mask) -> None:
         """Add up what counters have grown by, of rows that count."""
         has_naks = rows["naks"].any()
@@ -399,15 +406,22 @@ def _are_plausible(
 
 
 def _insert(table: NicTable, keys: NDArray[np.bytes_], rows: Rows, local_ns: int, now_s: float) -> None:
+    """Add rows in the order of their keys, as copies."""
     if not len(rows):
         return
-    table.keys = np.concatenate([table.keys, keys])
-    table.rows = np.concatenate([table.rows, rows])
-    table.local_ns = np.concatenate([table.local_ns, np.full(len(rows), local_ns)])
-    table.heard_s = np.concatenate([table.heard_s, np.full(len(rows), now_s)])
-    table.turned_s = np.concatenate([table.turned_s, np.full(len(rows), -np.inf)])
-    table.has_begun = np.concatenate([table.has_begun, np.zeros(len(rows), bool)])
-    table.rates = np.concatenate([table.rates, np.full((len(rows), 2), np.nan)])
+    columns = {
+        "keys": keys,
+        "rows": rows.copy(),
+        "local_ns": np.full(len(rows), local_ns),
+        "heard_s": np.full(len(rows), now_s),
+        "turned_s": np.full(len(rows), -np.inf),
+        "has_begun": np.zeros(len(rows), bool),
+        "rates": np.full((len(rows), 2), np.nan),
+    }
+    is_first = not len(table.rows)
+    for name, column in columns.items():
+        setattr(table, name, column if is_first else np.concatenate([getattr(table, name), column]))
     if len(table.rows) > MOST_ROWS:
         table.keep(np.argsort(table.heard_s, kind="stable")[-MOST_ROWS:])
-    table.keep(np.argsort(table.keys, kind="stable"))
+    if not is_first:
+        table.keep(np.argsort(table.keys, kind="stable"))

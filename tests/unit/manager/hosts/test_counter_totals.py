@@ -42,8 +42,8 @@ def test_as_if_each_name_were_added_by_itself(seed: int) -> None:
     draw, totals, plain = np.random.default_rng(seed), CounterTotals(), _Plain()
     told: dict[str, dict[str, int]] = {}
     for _ in range(300):
-        host = "abc"[draw.integers(3)]
-        counters = told.setdefault(host, dict.fromkeys(NAMES[: draw.integers(1, len(NAMES))], 0))
+        host = "abcdef"[draw.integers(6)]
+        counters = told.setdefault(host, dict.fromkeys(NAMES[: 6 * draw.integers(1, 4)], 0))
         counters = {name: value + int(draw.integers(0, 50)) for name, value in counters.items()}
         match draw.integers(12):
             case 0:

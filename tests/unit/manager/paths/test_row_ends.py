@@ -10,7 +10,7 @@ def test_rows_are_found_as_by_a_look_at_all() -> None:
     there: dict[int, tuple[str, str]] = {}
     for row in range(400):
         there[row] = f"n{draw.randrange(9)}", f"a{draw.randrange(5)}"
-        rows.add(row, *there[row])
+        rows.add([row], [there[row]])
         if draw.random() < 0.4:
             dropped = draw.choice(list(there))
             rows.drop(dropped, *there.pop(dropped))
@@ -28,7 +28,7 @@ def test_rows_are_found_as_by_a_look_at_all() -> None:
 
 def test_what_no_row_has_is_forgotten() -> None:
     rows = RowsAtEnds()
-    rows.add(1, "n", "a")
+    rows.add([1], [("n", "a")])
     rows.drop(1, "n", "a")
     assert list(rows.at({"n": 0, "a": 0})) == []
     assert not rows.from_nic("n")

@@ -152,6 +152,29 @@ def test_a_table_that_comes_with_another_list_of_nics_names_those() -> None:
     assert {name.src for name in store.names if name is not None} == {"a/nic0", "a/other"}
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_hosts_that_come_one_by_one_take_nothing_from_those_before(seed: int) -> None:
+    """Room is made for them again and again, while some windows have been opened and others have not."""
+    draw, store, model = np.random.default_rng(seed), WindowStore(), _Model()
+    hosts = [f"h{number}" for number in range(12)]
+    for turn, host in enumerate(hosts):
+        now = BEGIN + turn
+        rows = _some(range(1, 1 + int(draw.integers(1, 60))))
+        rows["window"] = now - draw.integers(0, 3, len(rows))
+        rows["sent"] = draw.integers(1, 9, len(rows))
+        for name in ("fwd_min_ns", "rev_min_ns", "fwd_mean_ns", "rev_mean_ns"):
+            rows[name] = draw.integers(4_000, 6_000, len(rows))
+        for speaker in {host, hosts[int(draw.integers(turn + 1))]}:
+            read = ToldPaths().read(window_report(speaker, NICS, rows))
+            assert read is not None
+            store.hear(*read, now)
+            model.hear(speaker, NICS, rows, now)
+        if draw.random() < 0.5:
+            store.window(now)
+    assert len(store.names) > 64
+    _same(store, model, BEGIN + len(hosts) - 1)
+
+
 def test_names_of_one_host_share_what_is_the_same() -> None:
     store, read = WindowStore(), ToldPaths().read(window_report("a", NICS, _some(range(50_000, 50_003))))
     assert read is not None

@@ -1,14 +1,19 @@
 """What the planner remembers of queue pairs."""
 
+import numpy as np
 import pytest
 
-from manager.planner.steering_state import CALM_RESTS, CLEAR_S, MOST_RESTS, Entry
+from manager.placement.flows import QpName
+from manager.planner.entries import CALM_RESTS, CLEAR_S, FRESH, MOST_RESTS, Entries, unused
+from manager.planner.steering_state import SteeringState
 
 HOLD_S = 2.0
 
 
-def _entry() -> Entry:
-    return Entry(first_s=0.0, active_s=0.0)
+def _entry() -> Entries:
+    entry = Entries(unused(1), 0)
+    entry.begin(nic=0, now_s=0.0)
+    return entry
 
 
 def test_one_that_was_never_moved_is_free_to_be() -> None:
@@ -60,3 +65,27 @@ def test_after_a_move_the_while_begins_anew() -> None:
     assert not entry.may_queue(False, 9.0)
     entry.move(9.0, HOLD_S)
     assert entry.may_queue(False, 9.5)
+
+
+def test_queue_pairs_known_together_stand_as_those_known_one_by_one() -> None:
+    """More of them each time, some let go of in between: each has a row of its own, of which nothing of before is left."""
+    draw, together, apart = np.random.default_rng(3), SteeringState(), SteeringState()
+    for turn in range(12):
+        now_s = float(turn)
+        names = [
+            QpName(f"h{draw.integers(3)}", "eth0", f"10.0.0.{draw.integers(9)}", i)
+            for i in range(draw.integers(90))
+        ]
+        rows = together.know(names, now_s)
+        one_by_one = np.array([apart.know([name], now_s)[0] for name in names], np.intp)
+        np.testing.assert_array_equal(rows, one_by_one)
+        assert [*together.names(rows)] == names
+        for name in FRESH:
+            np.testing.assert_array_equal(together.at(rows).rows[name], apart.at(rows).rows[name])
+        np.testing.assert_array_equal(together.generation, apart.generation)
+        for state in (together, apart):
+            state.at(rows).move(now_s, HOLD_S)
+        if draw.random() < 0.3:
+            together.keep_only([("h1", "eth0")])
+            apart.keep_only([("h1", "eth0")])
+    assert len(together.generation) > 64

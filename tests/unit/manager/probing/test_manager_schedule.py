@@ -1,5 +1,7 @@
 """Documents: mutual edges with swapped ports, addresses of one family, versions that rise only on change."""
 
+import struct
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -11,12 +13,15 @@ from hypothesis import strategies as st
 
 from cwdp.shared.bus.messages import Desired, ProbeEdge, RoceSettings, SteerQp, decode, encode
 from manager.probing.schedule import (
+    FIRST_PORT,
+    PORT_MASK,
     UD_PAIRS_PER_S,
     Documents,
     EdgeMaker,
     Family,
     Member,
     build_pairs,
+    draw_ports,
     edges_by_host,
     graph_nics,
 )
@@ -31,6 +36,13 @@ def _members(count: int = 3, **addresses: Any) -> list[Member]:
 def _edges(members: list[Member] | None = None, **settings: Any) -> dict[str, list[ProbeEdge]]:
     given_settings = {"family": "4", "paths": 8, "pairs_per_s": 1000.0} | settings
     return edges_by_host(members or _members(), PAIRS, **given_settings)
+
+
+@given(st.binary(max_size=20), st.integers(0, 200))
+def test_drawn_ports_are_the_first_different_ones_of_a_keys_digests(key: bytes, count: int) -> None:
+    digests = (blake2b(key, digest_size=64, salt=turn.to_bytes(2, "little")).digest() for turn in range(20))
+    drawn = [FIRST_PORT + (v & PORT_MASK) for digest in digests for v in struct.unpack("<32H", digest)]
+    assert draw_ports(key, count) == list(dict.fromkeys(drawn))[:count]
 
 
 @given(st.integers(1, 64))
