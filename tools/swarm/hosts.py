@@ -1,9 +1,11 @@
 """The hosts of a swarm: what each was told, what it knows, and what it says now."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from cwdp.agent.pace import SUMS_FROM_S
@@ -41,6 +43,8 @@ MOST_WINDOWS = 10
 COUNTERS_A_NIC = 70
 """How many an agent tells of."""
 
+DISCIPLINE = Discipline(source="adjtimex", frequency_ppb=12.5, changes=3, changed_s_ago=8.0)
+
 
 @dataclass(frozen=True)
 class World:
@@ -54,11 +58,25 @@ class World:
     seed: int
 
 
+class Over(NamedTuple):
+    """Windows that are over and of which a host has yet to tell: those from `first` to before `end`.
+
+    `sums` says whether those of a path that loses nothing are told as one.
+    """
+
+    pod: int
+    first: int
+    end: int
+    sums: bool
+
+
 class SwarmHost:
     """One host.
 
     Attributes:
+        world: what it shares with others.
         pod: the number of its pod.
+        probes: what it probes; None before it is told.
         told: its document; None before the first.
         moves: how many of its queue pairs have been steered elsewhere.
         is_away: whether it says nothing.
@@ -66,7 +84,7 @@ class SwarmHost:
 
     def __init__(self, number: int, world: World) -> None:
         self.name, self.number = f"h{number}", number
-        self._world = world
+        self.world = world
         self.pod = number // world.fabric.size.pod_hosts
         per = world.fabric.size.nics_per_host
         self._nics = range(number * per, (number + 1) * per)
@@ -78,13 +96,14 @@ class SwarmHost:
         self._starts = 0
         self._line: ClockLine | None = None
         self._epoch = 0
-        self._probes: HostProbes | None = None
+        self.probes: HostProbes | None = None
         self._next_window: int | None = None
         self._told_bursts_ns: int | None = None
         self._untraced: list[tuple[str, str, int]] = []
         self._ordered: set[tuple[str, str, int]] = set()
         self._seq = self._steers = 0
         self._windows: ToldWindows | None = None
+        self._hello: Hello | None = None
         self._counters = {
             f"dataplane.{ifname}.reason_{i}": 1_000_000 + i
             for ifname in self._ifnames
@@ -108,13 +127,11 @@ class SwarmHost:
             return
         before, self.told = self.told, told
         if before is None or before.probes != told.probes:
-            seed = self._world.seed, self.number
-            self._probes = HostProbes(self._world.fabric, told.probes, seed) if told.probes else None
-            self._windows = (
-                ToldWindows(self.name, self._ifnames, self._probes.paths) if self._probes else None
-            )
+            seed = self.world.seed, self.number
+            self.probes = HostProbes(self.world.fabric, told.probes, seed) if told.probes else None
+            self._windows = ToldWindows(self.name, self._ifnames, self.probes.told) if self.probes else None
         if before is None or before.steer != told.steer:
-            self.moves += self._world.traffic.steer(self.number, told.steer)
+            self.moves += self.world.traffic.steer(self.number, told.steer)
         if before is None or before.traces != told.traces:
             self._order(told.traces)
         if before is not None and before.epoch != told.epoch:
@@ -135,11 +152,18 @@ class SwarmHost:
     def take_clock(self, update: ClockUpdate) -> bool:
         """Follow it; whether it is from another leader than what it heard before."""
         self._line, before, self._epoch = update.line, self._epoch, update.epoch
-        self._world.timelines.hear(self.pod, self.number, update.line)
+        self.world.timelines.hear(self.pod, self.number, update.line)
         return update.epoch != before
 
     def hello(self) -> Hello:
-        """That it is there."""
+        """That it is there; the same object as before where nothing has changed."""
+        version = self.told.version if self.told else 0
+        hello = self._hello
+        if hello is None or (hello.boot_id, hello.desired_version) != (self._boot_id, version):
+            hello = self._hello = self._new_hello(version)
+        return hello
+
+    def _new_hello(self, desired_version: int) -> Hello:
         nics = [
             Nic(
                 ifname=ifname,
@@ -148,7 +172,7 @@ class SwarmHost:
                 ipv6=None,
                 carrier=True,
                 mode="native",
-                speed_bps=int(self._world.fabric.size.line_bps),
+                speed_bps=int(self.world.fabric.size.line_bps),
             )
             for ifname, nic in zip(self._ifnames, self._nics, strict=True)
         ]
@@ -158,31 +182,27 @@ class SwarmHost:
             version="swarm",
             dataplane_tag="swarm",
             nics=nics,
-            desired_version=self.told.version if self.told else 0,
+            desired_version=desired_version,
             key_ids=[1],
             reads_changes=True,
         )
 
-    def report(self, now_ns: int, *, with_fits: bool, in_full: bool, with_counters: bool) -> Report:
+    def report(
+        self, now_ns: int, fits: EdgeRows, paths: EdgeRows, *, in_full: bool, with_counters: bool
+    ) -> Report:
         """What it measured."""
         self._seq += 1
-        discipline = Discipline(source="adjtimex", frequency_ppb=12.5, changes=3, changed_s_ago=8.0)
-        has_fits, has_paths = self._probes and with_fits, self._probes and in_full
-        local_ns = self._world.clocks.local_ns(self.number, now_ns)
+        local_ns = self.world.clocks.local_ns(self.number, now_ns)
         return Report(
             host=self.name,
             boot_id=self._boot_id,
             seq=self._seq,
             local_ns=local_ns,
-            fits=self._probes.fits(now_ns, self.number, self._world.clocks)
-            if has_fits and self._probes
-            else EdgeRows(),
-            paths=self._probes.stats(1.0, self._world.timelines.ahead_ns(self.pod, now_ns))
-            if has_paths and self._probes
-            else EdgeRows(),
+            fits=fits,
+            paths=paths,
             counters=self._counters if with_counters else {},
             clock=None if self._line is None else _at(self._line, local_ns),
-            discipline=discipline if in_full else None,
+            discipline=DISCIPLINE if in_full else None,
         )
 
     def steered(self) -> SteerReport:
@@ -201,7 +221,7 @@ class SwarmHost:
         if not self._untraced:
             return None
         now, self._untraced = self._untraced[:most], self._untraced[most:]
-        local_ns = self._world.clocks.local_ns(self.number, time.monotonic_ns())
+        local_ns = self.world.clocks.local_ns(self.number, time.monotonic_ns())
         traces = [
             Trace(
                 nic=ifname,
@@ -209,37 +229,39 @@ class SwarmHost:
                 sport=sport,
                 reached=True,
                 local_ns=local_ns,
-                hops=self._world.fabric.hops(
-                    self._nics[self._ifnames.index(ifname)], nic_of(dst_addr), sport
-                ),
+                hops=self.world.fabric.hops(self._nics[self._ifnames.index(ifname)], nic_of(dst_addr), sport),
             )
             for ifname, dst_addr, sport in now
         ]
         return TraceReport(host=self.name, boot_id=self._boot_id, traces=traces)
 
-    def windows(self, now_ns: int) -> list[WindowReport]:
-        """What became of probes in the windows that are over."""
-        if self._probes is None or self._windows is None or self._line is None:
-            return []
-        waited_ns = LOSSES_WAIT_NS if self._probes.loses else WAITED_NS
-        end = (self._world.timelines.of(self.number, self._line, now_ns) - waited_ns) // WINDOW_NS
+    def windows_over(self, now_ns: int) -> Over | None:
+        """The windows of which it tells next, and no more then; None where there are none."""
+        if self.probes is None or self._line is None:
+            return None
+        waited_ns = LOSSES_WAIT_NS if self.probes.loses else WAITED_NS
+        end = (self.world.timelines.of(self.number, self._line, now_ns) - waited_ns) // WINDOW_NS
         first = end - 1 if self._next_window is None else max(self._next_window, end - MOST_WINDOWS)
         if end <= first:
-            return []
+            return None
         self._next_window = end
         sums = self.told is not None and self.told.report_interval_s >= SUMS_FROM_S
-        rows = self._probes.windows(first, end, self._world.timelines.ahead_ns(self.pod, now_ns), sums=sums)
-        return list(self._windows.of(rows, self._boot_id))
+        return Over(self.pod, first, end, sums)
+
+    def windows(self, rows: np.ndarray) -> Iterator[WindowReport]:
+        """PLACED_ROWs of what became of probes, as messages."""
+        assert self._windows is not None
+        return self._windows.of(rows, self._boot_id)
 
     def queue_pairs(self, now_ns: int) -> QpReport:
         """What its queue pairs sent."""
         return QpReport(
             host=self.name,
             boot_id=self._boot_id,
-            local_ns=self._world.clocks.local_ns(self.number, now_ns),
+            local_ns=self.world.clocks.local_ns(self.number, now_ns),
             nics=[
-                NicQueuePairs(nic=ifname, rows=self._world.traffic.told(nic))
-                for ifname, nic in zip(self._ifnames, self._nics, strict=True)
+                NicQueuePairs(nic=ifname, rows=rows)
+                for ifname, rows in zip(self._ifnames, self.world.traffic.told(self._nics), strict=True)
             ],
         )
 
@@ -247,19 +269,22 @@ class SwarmHost:
         """The bursts that have ended since it told of some last."""
         if self._line is None:
             return None
-        now_ns = self._world.timelines.of(self.number, self._line, now_ns)
+        now_ns = self.world.timelines.of(self.number, self._line, now_ns)
         since_ns, self._told_bursts_ns = self._told_bursts_ns or now_ns, now_ns
-        traffic, told = self._world.traffic, []
-        for ifname, nic in zip(self._ifnames, self._nics, strict=True):
-            starts_ns = self._world.iterations.ended(traffic.jobs_of(nic), since_ns, now_ns)
-            if len(starts_ns):
-                told.append(NicBursts(nic=ifname, rows=traffic.bursts(nic, starts_ns)))
-        return BurstReport(host=self.name, boot_id=self._boot_id, nics=told) if told else None
+        traffic = self.world.traffic
+        starts_ns = self.world.iterations.ended(traffic.jobs_of(self._nics), since_ns, now_ns)
+        if not len(starts_ns):
+            return None
+        nics = [
+            NicBursts(nic=ifname, rows=rows)
+            for ifname, rows in zip(self._ifnames, traffic.bursts(self._nics, starts_ns), strict=True)
+        ]
+        return BurstReport(host=self.name, boot_id=self._boot_id, nics=nics)
 
     @property
     def probes_between_pods(self) -> int:
         """How many paths it probes that lead to other pods."""
-        return 0 if self._probes is None else self._probes.between_pods
+        return 0 if self.probes is None else self.probes.between_pods
 
     @property
     def _boot_id(self) -> str:

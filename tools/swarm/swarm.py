@@ -1,6 +1,7 @@
 """All hosts of a swarm, each saying what it has to say in its turn, at the intervals at which agents do."""
 
 import asyncio
+import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,14 +12,16 @@ from msgspec import Struct
 from nkeys import KeyPair
 
 from cwdp.agent.pace import COUNTERS_EVERY
+from cwdp.shared.bursts import BurstReport
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.desired.changes import KIND as CHANGE
 from cwdp.shared.bus.desired.changes import Change
-from cwdp.shared.bus.messages import DEFAULT_REPORT_INTERVAL_S, ClockUpdate, Desired
+from cwdp.shared.bus.messages import DEFAULT_REPORT_INTERVAL_S, ClockUpdate, Desired, TraceReport
 from cwdp.shared.bus.subjects import down, host_token_of, up
 from cwdp.shared.tasks import end
 from manager.identity.authority import DEFAULT_POD, Authority
 from tools.sim.fleet.speaking import HostsSeal
+from tools.swarm import turns
 from tools.swarm.fabric import Size, SwarmFabric
 from tools.swarm.hosts import SwarmHost, World
 from tools.swarm.iterations import Iterations
@@ -33,6 +36,9 @@ TRACES_A_REPORT = 64
 _T = TypeVar("_T", bound=Struct)
 
 
+_up = functools.cache(up)
+
+
 def pod_names(pods: int) -> list[str]:
     """What pods are called."""
     return [DEFAULT_POD, *(f"p{number}" for number in range(2, pods + 1))]
@@ -45,29 +51,43 @@ class _CountingSeal(HostsSeal):
         key: what leaders sign with.
         pod_of: the number of the pod of a host, by its name.
         pods: how many there are.
-
-    Attributes:
-        said: by pod the messages of hosts, their bytes, the messages to hosts, their bytes, shape (pods, 4).
     """
 
     def __init__(self, key: KeyPair, pod_of: Callable[[str], int], pods: int) -> None:
         super().__init__(key)
         self._pod_of = pod_of
-        self.said = np.zeros((pods, 4))
+        self._counts = [[0] * 4 for _ in range(pods)]
+        self._hellos: dict[str, tuple[Struct, bytes]] = {}
+
+    @property
+    def said(self) -> np.ndarray:
+        """By pod the messages of hosts, their bytes, the messages to hosts, their bytes, shape (pods, 4)."""
+        return np.array(self._counts, float)
 
     def encode(self, kind: str, message: Struct) -> bytes:
         """Bytes of a message."""
-        data = super().encode(kind, message)
-        self._count(str(getattr(message, "host", "")), np.array([1, len(data), 0, 0]))
+        host = str(getattr(message, "host", ""))
+        data = self._same(host, message) if kind == "hello" else super().encode(kind, message)
+        self._count(host, 0, len(data))
         return data
 
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
         """A leader's message."""
-        self._count(host_token_of(subject), np.array([0, 0, 1, len(data)]))
+        self._count(host_token_of(subject), 2, len(data))
         return super().decode(subject, of, data)
 
-    def _count(self, host: str, counts: np.ndarray) -> None:
-        self.said[self._pod_of(host)] += counts
+    def _same(self, host: str, message: Struct) -> bytes:
+        """Bytes of a hello, made once of the same object: most are as the one before."""
+        known, data = self._hellos.get(host, (None, b""))
+        if known is not message:
+            data = super().encode("hello", message)
+            self._hellos[host] = message, data
+        return data
+
+    def _count(self, host: str, first: int, size: int) -> None:
+        counts = self._counts[self._pod_of(host)]
+        counts[first] += 1
+        counts[first + 1] += size
 
 
 class Swarm:
@@ -133,7 +153,7 @@ class Swarm:
     @property
     def said(self) -> np.ndarray:
         """By pod the messages that hosts said, their bytes, the messages to them, their bytes, shape (pods, 4)."""
-        return self._seal.said.copy()
+        return self._seal.said
 
     def pod_hosts(self, pod: int) -> list[SwarmHost]:
         """Those of a pod."""
@@ -167,9 +187,7 @@ class Swarm:
             for interval_s, say in self._turns():
                 slots = round(interval_s / TICK_S)
                 turn, slot = divmod(tick, slots)
-                for host in self.hosts[slot::slots]:
-                    if not host.is_away:
-                        say(host, turn)
+                say([host for host in self.hosts[slot::slots] if not host.is_away], turn)
             self._traffic.count(time.monotonic())
             tick, due_s = tick + 1, due_s + TICK_S
             late_s = time.monotonic() - due_s
@@ -178,41 +196,51 @@ class Swarm:
                 due_s += late_s
             await asyncio.sleep(max(0.0, -late_s))
 
-    def _turns(self) -> Iterable[tuple[float, Callable[[SwarmHost, int], None]]]:
-        """What each host does how often, told which time it is."""
-        yield (
-            self.interval_s / 2,
-            lambda host, _: self._say(host, "window", *host.windows(time.monotonic_ns())),
-        )
-        yield self.interval_s, self._report
-        yield HELLO_S, lambda host, _: self._say(host, "hello", host.hello())
-        yield STEERED_S, lambda host, _: self._say(host, "steer", host.steered())
-        yield TRACED_S, self._trace
-        yield BURSTS_S, self._tell_bursts
+    def _turns(self) -> Iterable[tuple[float, Callable[[list[SwarmHost], int], None]]]:
+        """What hosts whose turn it is do how often, told which time it is."""
+        interval_s = self.interval_s
+        yield interval_s / 2, self._tell_windows
+        yield interval_s, self._report
+        yield HELLO_S, lambda hosts, _: self._say_each("hello", hosts, SwarmHost.hello)
+        yield STEERED_S, lambda hosts, _: self._say_each("steer", hosts, SwarmHost.steered)
+        yield TRACED_S, lambda hosts, _: self._say_each("trace", hosts, _traces)
+        yield BURSTS_S, lambda hosts, _: self._say_each("burst", hosts, _bursts)
 
-    def _report(self, host: SwarmHost, turn: int) -> None:
+    def _tell_windows(self, hosts: list[SwarmHost], _: int) -> None:
+        for host, report in turns.windows(hosts, time.monotonic_ns()):
+            self._say(host, "window", report)
+
+    def _report(self, hosts: list[SwarmHost], turn: int) -> None:
         now_ns = time.monotonic_ns()
         fits_every, full_every = (max(1, round(each / self.interval_s)) for each in (FITS_S, FULL_S))
-        report = host.report(
+        reports = turns.reports(
+            hosts,
             now_ns,
             with_fits=turn % fits_every == 0,
             in_full=turn % full_every == 0,
             with_counters=turn % COUNTERS_EVERY == 0,
         )
-        self._say(host, "report", report)
-        self._say(host, "qp", host.queue_pairs(now_ns))
+        for host, report in reports:
+            self._say(host, "report", report)
+            self._say(host, "qp", host.queue_pairs(now_ns))
 
-    def _tell_bursts(self, host: SwarmHost, _: int) -> None:
-        report = host.bursts(time.monotonic_ns())
-        if report is not None:
-            self._say(host, "burst", report)
+    def _say_each(
+        self, kind: str, hosts: list[SwarmHost], message_of: Callable[[SwarmHost], Struct | None]
+    ) -> None:
+        """What each host has to say of a kind."""
+        for host in hosts:
+            message = message_of(host)
+            if message is not None:
+                self._say(host, kind, message)
 
-    def _trace(self, host: SwarmHost, _: int) -> None:
-        report = host.traces(TRACES_A_REPORT)
-        if report is not None:
-            self._say(host, "trace", report)
+    def _say(self, host: SwarmHost, kind: str, message: Struct) -> None:
+        self._speaks.publish(_up(self.pods[host.pod], host.name, kind), message)
+        self.sent[kind] += 1
 
-    def _say(self, host: SwarmHost, kind: str, *messages: Struct) -> None:
-        for message in messages:
-            self._speaks.publish(up(self.pods[host.pod], host.name, kind), message)
-            self.sent[kind] += 1
+
+def _traces(host: SwarmHost) -> TraceReport | None:
+    return host.traces(TRACES_A_REPORT)
+
+
+def _bursts(host: SwarmHost) -> BurstReport | None:
+    return host.bursts(time.monotonic_ns())

@@ -17,15 +17,20 @@ class Clocks:
         self._origin_ns = time.monotonic_ns()
         self._offset_ns = rng.integers(-MOST_OFFSET_NS, MOST_OFFSET_NS, hosts)
         self.drift = rng.uniform(-MOST_DRIFT, MOST_DRIFT, hosts)
+        self._each: list[tuple[int, float]] = list(
+            zip(self._offset_ns.tolist(), self.drift.tolist(), strict=True)
+        )
 
     def local_ns(self, host: int, now_ns: int) -> int:
         """What a host's clock shows."""
-        gained_ns = np.round(self.drift[host] * (now_ns - self._origin_ns))
-        return now_ns + int(self._offset_ns[host]) + int(gained_ns)
+        offset_ns, drift = self._each[host]
+        return now_ns + offset_ns + round(drift * (now_ns - self._origin_ns))
 
-    def all_ns(self, now_ns: int) -> np.ndarray:
-        """What each shows."""
-        return now_ns + self._offset_ns + np.round(self.drift * (now_ns - self._origin_ns)).astype(np.int64)
+    def each_ns(self, hosts: np.ndarray, now_ns: int) -> np.ndarray:
+        """What those of some hosts show, shape (hosts,)."""
+        gained_ns = np.round(self.drift[hosts] * (now_ns - self._origin_ns))
+        shown_ns: np.ndarray = now_ns + self._offset_ns[hosts] + gained_ns.astype(np.int64)
+        return shown_ns
 
 
 class Timelines:

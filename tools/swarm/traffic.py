@@ -3,7 +3,7 @@
 Of several pods the first host of each sends to the first host of the next one, too: their first jobs are one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -22,7 +22,9 @@ PERIOD_NS, LASTS_NS = 1_000_000_000, 500_000_000
 """Of a job's iterations, and of what is sent in one. Rates are told as means."""
 
 assert QP_ROW.fields is not None
+assert BURST_ROW.fields is not None
 _BYTES_AT, _PACKETS_AT = (QP_ROW.fields[name][1] for name in ("bytes", "packets"))
+_START_AT, _END_AT = (BURST_ROW.fields[name][1] for name in ("start_ns", "end_ns"))
 """Where those are among the bytes of a row, and so their bytes of all rows in a message (`cwdp.shared.bus.packing`)."""
 
 
@@ -67,8 +69,10 @@ class Traffic:
         order = np.argsort(owner, kind="stable")
         self._rows, self._of = rows[order], order % len(nic)
         self._places = np.argsort(order).reshape(2, -1)
-        self._starts = np.searchsorted(owner[order], np.arange(size.nics + 1))
+        self._starts: list[int] = np.searchsorted(owner[order], np.arange(size.nics + 1)).tolist()
+        self._jobs = self.job[self._of]
         self._turned: dict[int, np.ndarray] = {}
+        self._turned_bursts: dict[tuple[int, int], np.ndarray] = {}
         self._share()
 
     def count(self, now_s: float) -> None:
@@ -76,32 +80,48 @@ class Traffic:
         self.bytes += self.rate_bps / 8 * (now_s - self._counted_s if self._counted_s else 0.0)
         self._counted_s = now_s
 
-    def told(self, nic: int) -> bytes:
-        """QP_ROWs of a NIC for a message, both directions, as counted."""
-        these = slice(self._starts[nic], self._starts[nic + 1])
-        turned = self._turned.get(nic)
-        if turned is None:
-            said = np.frombuffer(row_bytes(self._rows[these]), np.uint8)
-            turned = self._turned[nic] = said.reshape(QP_ROW.itemsize, -1).copy()
-        counted = self.bytes[self._of[these]].astype("<u8")
-        for first, values in ((_BYTES_AT, counted), (_PACKETS_AT, counted // PACKET_BYTES)):
-            turned[first : first + 8] = values.view(np.uint8).reshape(-1, 8).T
-        return turned.tobytes()
+    def told(self, nics: range) -> Iterator[bytes]:
+        """QP_ROWs of each NIC for a message, both directions, as counted."""
+        counted = self.bytes[self._of[self._rows_of(nics)]].astype("<u8")
+        packets = counted // PACKET_BYTES
+        for nic, begin, end in self._each(nics):
+            turned = self._turned.get(nic)
+            if turned is None:
+                turned = self._turned[nic] = _turned(self._rows[self._rows_of(range(nic, nic + 1))])
+            _put(turned, _BYTES_AT, counted[begin:end])
+            _put(turned, _PACKETS_AT, packets[begin:end])
+            yield turned.tobytes()
 
-    def bursts(self, nic: int, starts_ns: np.ndarray) -> bytes:
-        """BURST_ROWs of a NIC for a message, both directions, of bursts that begin then, shape (bursts, queue pairs of the NIC)."""
-        these = slice(self._starts[nic], self._starts[nic + 1])
-        rows, flows = np.zeros(starts_ns.shape, BURST_ROW), self._of[these]
+    def bursts(self, nics: range, starts_ns: np.ndarray) -> Iterator[bytes]:
+        """BURST_ROWs of each NIC for a message, both directions, of bursts that begin then.
+
+        Args:
+            nics: of which.
+            starts_ns: int64, shape (bursts, queue pairs of the NICs), as `jobs_of` has these.
+        """
+        for nic, begin, end in self._each(nics):
+            key = nic, len(starts_ns)
+            turned = self._turned_bursts.get(key)
+            if turned is None:
+                turned = self._turned_bursts[key] = _turned(self._burst_rows(*key))
+            mine_ns = starts_ns[:, begin:end].ravel()
+            _put(turned, _START_AT, mine_ns)
+            _put(turned, _END_AT, mine_ns + LASTS_NS)
+            yield turned.tobytes()
+
+    def _burst_rows(self, nic: int, bursts: int) -> np.ndarray:
+        """BURST_ROWs of a NIC, so many of each queue pair, that are yet to begin."""
+        these = self._rows_of(range(nic, nic + 1))
+        rows = np.zeros((bursts, these.stop - these.start), BURST_ROW)
         for name in ("addr", "qpn", "direction"):
             rows[name] = self._rows[name][these]
-        rows["start_ns"], rows["end_ns"] = starts_ns, starts_ns + LASTS_NS
-        rows["bytes"] = self.rate_bps[flows] / 8 * PERIOD_NS / 1e9
+        rows["bytes"] = self.rate_bps[self._of[these]] / 8 * PERIOD_NS / 1e9
         rows["packets"], rows["bound_ns"] = rows["bytes"] // PACKET_BYTES, 500
-        return row_bytes(rows.ravel())
+        return rows.ravel()
 
-    def jobs_of(self, nic: int) -> np.ndarray:
-        """The job of each queue pair of a NIC, both directions, in the order of its rows."""
-        found: np.ndarray = self.job[self._of[self._starts[nic] : self._starts[nic + 1]]]
+    def jobs_of(self, nics: range) -> np.ndarray:
+        """The job of each queue pair of NICs, both directions, in the order of their rows."""
+        found: np.ndarray = self._jobs[self._rows_of(nics)]
         return found
 
     def steer(self, host: int, told: Iterable[SteerQp]) -> int:
@@ -115,8 +135,18 @@ class Traffic:
                 moved += 1
         if moved:
             self._turned.clear()
+            self._turned_bursts.clear()
             self._share()
         return moved
+
+    def _rows_of(self, nics: range) -> slice:
+        return slice(self._starts[nics.start], self._starts[nics.stop])
+
+    def _each(self, nics: range) -> Iterator[tuple[int, int, int]]:
+        """Each NIC, where its rows begin among those of all of these, and where they end."""
+        first = self._starts[nics.start]
+        for nic in nics:
+            yield nic, self._starts[nic] - first, self._starts[nic + 1] - first
 
     def _find(self, nic: int, dst_addr: str, qpn: int) -> int | None:
         size = self._fabric.size
@@ -139,3 +169,13 @@ class Traffic:
         used = self._paths != NO_LINK
         weights = np.broadcast_to(rate_bps[:, None], self._paths.shape)[used]
         return np.bincount(self._paths[used], weights, self._fabric.size.links)
+
+
+def _turned(rows: np.ndarray) -> np.ndarray:
+    """Rows as a message has them, to be written into, shape (bytes of a row, rows)."""
+    return np.frombuffer(row_bytes(rows), np.uint8).reshape(rows.dtype.itemsize, -1).copy()
+
+
+def _put(turned: np.ndarray, first: int, values: np.ndarray) -> None:
+    """Have turned rows hold 8-byte values whose first byte is at `first` in a row."""
+    turned[first : first + 8] = values.view(np.uint8).reshape(-1, 8).T

@@ -54,8 +54,9 @@ def _heard(traffic: Traffic, size: Size, names: list[tuple[str, str]]) -> BurstS
     for nic, name in enumerate(names):
         for until_s in range(EVERY_S, HEARD_S + 1, EVERY_S):
             until_ns = EPOCH_NS + until_s * 10**9
-            starts_ns = iterations.ended(traffic.jobs_of(nic), until_ns - EVERY_S * 10**9, until_ns)
-            rows = rows_of(traffic.bursts(nic, starts_ns), BURST_ROW)
+            one = range(nic, nic + 1)
+            starts_ns = iterations.ended(traffic.jobs_of(one), until_ns - EVERY_S * 10**9, until_ns)
+            rows = rows_of(next(traffic.bursts(one, starts_ns)), BURST_ROW)
             store.hear([name], rows, [len(rows)], until_ns)
     return store
 

@@ -21,6 +21,7 @@ from tools.swarm.hosts import SwarmHost, World
 from tools.swarm.iterations import Iterations
 from tools.swarm.timelines import Clocks, Timelines
 from tools.swarm.traffic import Traffic
+from tools.swarm.turns import reports, windows
 
 TICK_S = 0.25
 SECOND = round(1 / TICK_S)
@@ -99,12 +100,11 @@ class SwarmOfPods:
             if self._turn % SECOND == 0:
                 state.hear_hello(host.hello(), self.now_s)
                 state.hear_steering(host.steered(), self.now_s)
-            for report in host.windows(now_ns):
-                state.hear_windows(report, self.now_s)
+            for _, told in windows([host], now_ns):
+                state.hear_windows(told, self.now_s)
             full = (self._turn + host.number) % SECOND == 0
-            state.hear_report(
-                host.report(now_ns, with_fits=True, in_full=full, with_counters=full), self.now_s
-            )
+            for _, report in reports([host], now_ns, with_fits=True, in_full=full, with_counters=full):
+                state.hear_report(report, self.now_s)
             if full:
                 state.traffic.hear_queue_pairs(host.queue_pairs(now_ns), self.now_s)
             traced = host.traces(64)

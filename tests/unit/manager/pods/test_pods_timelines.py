@@ -10,7 +10,8 @@ from manager.fabric.routes import PathName
 from manager.fabric.traces import FORGET_UNORDERED_S
 from manager.paths.windows import Window
 from tools.swarm.fabric import NO_LINK, Size, nic_of
-from tools.swarm.probes import BOUND_NS, HOP_NS
+from tools.swarm.measured import BOUND_NS
+from tools.swarm.probes import HOP_NS
 
 SIZE = Size(
     nics=32,

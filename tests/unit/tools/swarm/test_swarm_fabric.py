@@ -15,6 +15,7 @@ from tools.swarm.fabric import (
     nic_address,
     spine_address,
 )
+from tools.swarm.measured import windows_of
 from tools.swarm.probes import HostProbes
 from tools.swarm.traffic import Traffic
 
@@ -121,7 +122,7 @@ def edges(src: int, peers: list[int], ports: int = 64) -> list[ProbeEdge]:
 
 def by_address(host: HostProbes, rows: NDArray[np.void]) -> dict[bytes, np.void]:
     """Rows of windows by the last four bytes of where they lead."""
-    return {host.paths[row["path"]]["dst_addr"].tobytes()[-4:]: row for row in rows}
+    return {host.told[row["path"]]["dst_addr"].tobytes()[-4:]: row for row in rows}
 
 
 def test_a_dead_link_to_a_core_loses_just_the_probes_that_cross_it_seen_from_either_pod() -> None:
@@ -133,8 +134,8 @@ def test_a_dead_link_to_a_core_loses_just_the_probes_that_cross_it_seen_from_eit
     fabric.loss[cable.links] = 1.0
     for src, host in probes.items():
         crosses = np.isin(host.there, cable.links).any(axis=1) | np.isin(host.back, cable.links).any(axis=1)
-        rows = host.windows(100, 105, np.zeros(TIERS.pods), sums=False)
-        of = [(path["dst_addr"].tobytes(), int(path["sport"])) for path in host.paths]
+        (rows,) = windows_of([host], 100, 105, np.zeros(TIERS.pods), sums=False)
+        of = [(path["dst_addr"].tobytes(), int(path["sport"])) for path in host.told]
         lost = {of[row["path"]] for row in rows if row["lost"] == row["sent"]}
         kept = {of[row["path"]] for row in rows if row["lost"] == 0}
         assert len(host) == len(lost) + len(kept)
@@ -149,7 +150,7 @@ def test_delays_between_pods_are_off_by_what_their_timelines_are_apart() -> None
     fabric = SwarmFabric(TIERS)
     host = HostProbes(fabric, edges(0, [9, A_POD, 2 * A_POD], ports=1), (1, 0))
     ahead_ns = np.array([0.0, 1e6, np.nan, 0.0])
-    rows = by_address(host, host.windows(100, 105, ahead_ns, sums=False))
+    rows = by_address(host, windows_of([host], 100, 105, ahead_ns, sums=False)[0])
     within, between, unknown = (
         rows[bytes(map(int, nic_address(nic).split(".")))] for nic in (9, A_POD, 2 * A_POD)
     )
@@ -157,7 +158,7 @@ def test_delays_between_pods_are_off_by_what_their_timelines_are_apart() -> None
     assert 990_000 < between["fwd_min_ns"] < 1_010_000
     assert -1_010_000 < between["rev_min_ns"] < -990_000
     assert unknown["fwd_min_ns"] == NO_DELAY_NS
-    far = by_address(host, host.windows(105, 110, np.array([0, 3e9, 0, 0]), sums=False))
+    far = by_address(host, windows_of([host], 105, 110, np.array([0, 3e9, 0, 0]), sums=False)[0])
     in_32_bits = far[bytes(map(int, nic_address(A_POD).split(".")))]
     assert 0 < in_32_bits["fwd_min_ns"] - (3e9 - 2**32) < 10_000
     assert 0 < in_32_bits["rev_min_ns"] - (2**32 - 3e9) < 10_000

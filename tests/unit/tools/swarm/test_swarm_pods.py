@@ -53,7 +53,7 @@ def test_pods_have_timelines_of_their_own() -> None:
 
 def test_a_host_that_is_told_its_clock_tells_of_its_pods_timeline() -> None:
     swarm = Swarm("nats://127.0.0.1:1", Authority.new(), SIZE)
-    timelines = swarm.hosts[0]._world.timelines
+    timelines = swarm.hosts[0].world.timelines
     for host in (0, 4):
         swarm.hosts[host].take_clock(
             ClockUpdate(host=f"h{host}", timeline="t", seq=1, line=line(), priors=[])
