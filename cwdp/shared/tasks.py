@@ -13,14 +13,24 @@ async def end(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and wait until all of them have ended, however they end.
 
     Who goes on is cancelled again: before Python 3.12 `asyncio.wait_for`, by which the bus's client waits for
-    each answer, swallows a cancellation that comes together with the answer (CPython issue 86296).
+    each answer, swallows a cancellation that comes together with the answer (CPython issue 86296), and where the
+    connection is closed the client raises another error in its place.
+
+    Raises:
+        asyncio.CancelledError: who waits was cancelled meanwhile; all the same, all of them have ended.
     """
-    going = set(tasks)
+    going, cancelled = set(tasks), None
     while going:
         for task in going:
             task.cancel()
-        _, going = await asyncio.wait(going, timeout=AGAIN_S)
+        try:
+            await asyncio.wait(going, timeout=AGAIN_S)
+        except asyncio.CancelledError as error:
+            cancelled = error
+        going = {task for task in going if not task.done()}
     await asyncio.gather(*tasks, return_exceptions=True)
+    if cancelled is not None:
+        raise cancelled
 
 
 async def first_end(*jobs: Coroutine[Any, Any, Any]) -> None:

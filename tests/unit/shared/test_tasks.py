@@ -10,26 +10,44 @@ from cwdp.shared.tasks import end, set_within
 
 def test_a_task_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "AGAIN_S", 0.01)
-    swallowed = 0
-
-    async def stubborn() -> None:
-        nonlocal swallowed
-        while True:
-            try:
-                await asyncio.sleep(60.0)
-            except asyncio.CancelledError:
-                swallowed += 1
-                if swallowed == 3:
-                    raise
 
     async def run() -> asyncio.Task[None]:
-        task = asyncio.create_task(stubborn())
+        task = asyncio.create_task(_swallows(2))
         await asyncio.sleep(0)
         await end(task)
         return task
 
     assert asyncio.run(run()).cancelled()
-    assert swallowed == 3
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_who_is_cancelled_again_while_tasks_end_leaves_none_behind(
+    monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr(tasks, "AGAIN_S", 0.05)
+
+    async def run() -> None:
+        task = asyncio.create_task(_swallows(times))
+        ends = asyncio.create_task(end(task))
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            ends.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ends
+        assert task.cancelled()
+
+    asyncio.run(run())
+
+
+async def _swallows(times: int) -> None:
+    """For ever, but for the cancellation after so many that it swallows."""
+    while True:
+        try:
+            await asyncio.sleep(60.0)
+        except asyncio.CancelledError:
+            if not times:
+                raise
+            times -= 1
 
 
 def test_tasks_that_ended_by_themselves_or_by_an_error_do_no_harm() -> None:
