@@ -14,7 +14,9 @@ from manager.bus.server_config import write_config
 from manager.identity.authority import Authority
 
 BINARY = "nats-server"
-START_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 30.0
+"""A cold and busy disk needs more than 10 s to read the program; one that has ended is not waited for."""
+
 STOP_TIMEOUT_S = 3.0
 PORT_FREE_TIMEOUT_S = 5.0
 POLL_INTERVAL_S = 0.02
