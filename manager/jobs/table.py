@@ -134,8 +134,8 @@ def _ordered(
     rings: Sequence[Rows], orders: Sequence[NDArray[np.int32]], firsts: Sequence[int]
 ) -> OrderedBursts:
     start_ns, end_ns = (np.empty(firsts[-1], np.int64) for _ in range(2))
-    for ring, order, (begin, end) in zip(rings, orders, pairwise(firsts), strict=True):
-        start_ns[begin:end], end_ns[begin:end] = ring["start_ns"][order], ring["end_ns"][order]
+    for ring, mine, (begin, end) in zip(rings, orders, pairwise(firsts), strict=True):
+        start_ns[begin:end], end_ns[begin:end] = ring["start_ns"][mine], ring["end_ns"][mine]
     order = np.concatenate([np.zeros(0, np.int32), *orders])
     return OrderedBursts(rings, np.array(firsts, np.intp), order, start_ns, end_ns)
 

@@ -9,7 +9,6 @@ exact up to three probes a slot and errs to the high side beyond.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from cwdp.shared.bus.messages import host_of, nic_id
 from cwdp.shared.bus.records import NO_DELAY_NS
 from manager.clock.apart import OURS
 from manager.paths.far import on_our_timeline, widened_ns
+from manager.paths.rows import with_more
 
 SLOTS = 12
 """As many reports tell of paths in `WINDOW_S`, each second by a loop that comes round a little early, and one more."""
@@ -40,7 +40,6 @@ assert PATH_ROW.names[:4] == _ENDS
 assert PATH_ROW.fields is not None
 assert PATH_ROW.fields[COUNTS[0]][1] == _END_BYTES
 
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 PathKey = tuple[str, str, int, int]
 Delays = NDArray[np.float64]
 
@@ -243,12 +242,14 @@ class OwdStore:
     def _grow(self) -> None:
         """Make more room for paths."""
         old = len(self._next)
-        new = old + max(64, old // 2)
-        self._free.extend(range(new - 1, old - 1, -1))
-        self._next = np.concatenate([self._next, np.zeros(new - old, np.int64)])
-        self._when_s = _extended(self._when_s, new)
+        more = max(64, old // 2)
+        self._free.extend(range(old + more - 1, old - 1, -1))
+        self._next = np.concatenate([self._next, np.zeros(more, np.int64)])
+        self._when_s = with_more(self._when_s, more, range(SLOTS))
         self._when_s[:, old:] = -np.inf
-        self._columns = {name: _extended(column, new) for name, column in self._columns.items()}
+        self._columns = {
+            name: with_more(column, more, range(SLOTS)) for name, column in self._columns.items()
+        }
 
 
 def _on_our_timeline(stats: NDArray[np.void], ahead: Sequence[tuple[int, float] | None]) -> NDArray[np.void]:
@@ -265,13 +266,6 @@ def _on_our_timeline(stats: NDArray[np.void], ahead: Sequence[tuple[int, float] 
     widened = widened_ns(stats["bound_ns"], bounds_ns)
     stats["bound_ns"] = np.where(is_known & (stats["bound_ns"] != NO_BOUND_NS), widened, NO_BOUND_NS)
     return stats
-
-
-def _extended(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
-    """An array of so many columns; the system gives the memory of new ones when they are written to."""
-    extended = np.zeros((len(array), size), array.dtype)
-    extended[:, : array.shape[1]] = array
-    return extended
 
 
 def _known(values: NDArray[np.int32], unknown: int) -> Delays:

@@ -1,4 +1,4 @@
-"""What rows of windows say, column by column, and room for it. No I/O."""
+"""What rows of windows say, column by column, and room for what is kept of paths. No I/O."""
 
 from collections.abc import Iterable
 from typing import TypeVar

@@ -481,8 +481,8 @@ class WindowStore:
         opened = self._opened()
         self._counts = with_more(self._counts, more, opened)
         self._delays = with_more(self._delays, more, opened)
-        self._base = with_more(self._base, more, range(2))
-        self._recent = with_more(self._recent, more, range(2))
+        self._base = with_more(self._base, more, (FWD, REV))
+        self._recent = with_more(self._recent, more, (FWD, REV))
         self._distrusted = np.append(self._distrusted, np.tile(np.array([_NO_WINDOWS]).T, more), axis=1)
 
     def _opened(self) -> list[int]:

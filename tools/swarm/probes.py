@@ -158,7 +158,7 @@ def _unmeasured(
         rows[end] = places[edge]
     for name in ("sport", "reply_sport"):
         rows[name] = told[name]
-    rows["sent"] = np.maximum(1, 2 * np.round(STATS_S * 1e9 / (1e9 / pairs_per_s)))
+    rows["sent"] = np.maximum(1, 2 * np.round(STATS_S * pairs_per_s))
     return rows
 
 
