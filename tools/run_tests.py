@@ -5,6 +5,7 @@ Usage: python -m tools.run_tests TIER...
 With `CI` set, a tier in which no test ran has failed; elsewhere that is said at the end.
 """
 
+import itertools
 import os
 import shutil
 import signal
@@ -43,9 +44,10 @@ SLOWEST = ("--durations", "12", "--durations-min", "10")
 NEED_ROOT = ("kernel", "lab", "rdma", "packages")
 
 MOST_AGAIN = 3
-"""The machine is shared, and two processors run four tests at once: so many that fail are run once more, by themselves.
+"""The machine is shared, and two processors run four tests at once: what fails in so many files is run once more.
 
-What passes then is named in the table, and above the closing line. More at once are no accident."""
+Each file's by themselves, since tests of one file share a lab, and its accidents. What passes then is named in the table, and
+above the closing line. More at once are no accident."""
 
 _WHOLE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -149,18 +151,30 @@ def run(name: str) -> Tier:
         status = _wait(["make", "--no-print-directory", name])
         return Tier(name, status, time.monotonic() - began, Results(failed=int(status != 0)))
     status, results = _tested(name, TESTS[name])
-    if status == pytest.ExitCode.TESTS_FAILED and results is not None and len(results.failures) <= MOST_AGAIN:
-        status, results = _again(name, status, results)
+    if status == pytest.ExitCode.TESTS_FAILED and results is not None:
+        files = _by_file(results.failures)
+        if len(files) <= MOST_AGAIN:
+            status, results = _again(name, status, results, files)
     return Tier(name, status, time.monotonic() - began, results)
 
 
-def _again(name: str, status: int, results: Results) -> tuple[int, Results]:
-    """Run what failed once more, each by itself; what the tier comes to then."""
+def _by_file(tests: Sequence[str]) -> list[list[str]]:
+    return [
+        list(of_one) for _, of_one in itertools.groupby(sorted(tests), lambda test: test.partition("::")[0])
+    ]
+
+
+def _again(name: str, status: int, results: Results, files: Sequence[Sequence[str]]) -> tuple[int, Results]:
+    """Run what failed once more, the tests of each file by themselves; what the tier comes to then."""
     print(f"== {name}: {len(results.failures)} once more", flush=True)
-    alone = [test for test in results.failures if _tested(name, (*LONGEST, test))[0] == pytest.ExitCode.OK]
-    left = sorted(set(results.failures) - set(alone))
+    left: set[str] = set()
+    for tests in files:
+        ended, found = _tested(name, (*LONGEST, *tests))
+        if ended != pytest.ExitCode.OK:
+            left |= set(found.failures if found and found.failures else tests)
+    alone = sorted(set(results.failures) - left)
     changed = msgspec.structs.replace(
-        results, passed=results.passed + len(alone), failed=len(left), failures=left, alone=alone
+        results, passed=results.passed + len(alone), failed=len(left), failures=sorted(left), alone=alone
     )
     return (status if left else int(pytest.ExitCode.OK)), changed
 

@@ -174,6 +174,7 @@ def test_a_silent_link_by_keys_alone(browser: Browser, play: Play, pictures: Pat
         browser.until_text("cwdp ", "main .steps li code")
 
 
+@pytest.mark.usefixtures("past")
 def test_all_is_well_again_and_the_past_is_still_there(browser: Browser, play: Play) -> None:
     browser.open(play.url)
     browser.until(lambda: not browser.all(".finding"), "the end of all findings", wait_s=OVER_S)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -22,7 +23,8 @@ _PROGRAMS = ("qemu-system-x86_64", "busybox", "modprobe")
 _CACHED = "cached"  # tag of the second export of the file system
 _STOP_TIMEOUT_S = 5.0
 _PRINT_S = 0.2
-_BEGIN_S = 240.0
+_STILL_S = 120.0
+_MOVING_BYTES = 1 << 20
 _LOOK_S = 1.0
 
 
@@ -31,7 +33,7 @@ class MachineError(CwdpError):
 
 
 class StoodStillError(MachineError):
-    """The machine has not begun with its command in time: an emulated kernel stands still before that now and then."""
+    """The machine stands still before its command has begun, as an emulated kernel does now and then."""
 
 
 def lacking(programs: Sequence[str], kernel_folder: Path) -> list[str]:
@@ -80,7 +82,7 @@ def boot(
 
     Raises:
         MachineError: it was not done in time.
-        StoodStillError: it had not begun in time.
+        StoodStillError: it had not begun and read nothing any more.
     """
     with (shared / "console").open("wb") as console:
         return _run(_command(kernel, command, shared, devices), console, timeout_s, begun)
@@ -138,11 +140,27 @@ def _run(command: list[str], console: BinaryIO, timeout_s: float, begun: Path | 
 
 
 def _await(begun: Path, machine: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + _BEGIN_S
+    """Wait until it has begun: as long as it reads, if it only does so slowly, since a disk can be slow."""
+    moved_s, moved_bytes = time.monotonic(), 0
     while machine.poll() is None and not begun.exists():
-        if time.monotonic() > deadline:
-            raise StoodStillError(f"the virtual machine had not begun after {_BEGIN_S:.0f} s", "Try again.")
+        read_bytes, now_s = _read_bytes(machine.pid), time.monotonic()
+        if abs(read_bytes - moved_bytes) >= _MOVING_BYTES:
+            moved_s, moved_bytes = now_s, read_bytes
+        if now_s - moved_s > _STILL_S:
+            raise StoodStillError(
+                f"the virtual machine has not begun and has stood still for {_STILL_S:.0f} s", "Try again."
+            )
         time.sleep(_LOOK_S)
+
+
+def _read_bytes(session: int) -> int:
+    """Return how much the living processes of a session have read, from wherever (proc(5), `rchar`)."""
+    read_bytes = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            if os.getsid(int(process.name)) == session:
+                read_bytes += int((process / "io").read_text().split()[1])
+    return read_bytes
 
 
 def _pass_on(console: Path, ended: threading.Event) -> None:

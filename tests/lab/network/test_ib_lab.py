@@ -24,7 +24,7 @@ from tools.waiting import wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-NOTICED_S = 10.0
+NOTICED_S = 30.0
 
 
 @pytest.fixture(scope="module")

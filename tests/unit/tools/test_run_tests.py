@@ -160,32 +160,33 @@ SHY = """
 import pathlib
 import pytest
 
-@pytest.mark.parametrize("n", range(COUNT))
+@pytest.mark.parametrize("n", range(2))
 def test_shy(n, pytestconfig):
-    seen = pathlib.Path(__file__).with_name(f"seen{n}")
+    seen = pathlib.Path(f"{__file__}-{n}")
     if not seen.exists():
         seen.touch()
         pytest.fail("so many others")
-
+"""
+NEVER = """
 def test_never():
-    assert NEVER
+    assert False
 """
 
 
 @pytest.mark.parametrize(
-    ("count", "never", "failed", "alone"),
-    [(2, True, 0, 2), (2, False, 1, 2), (3, True, 0, 3), (3, False, 4, 0), (4, True, 4, 0)],
+    ("files", "never", "failed", "alone"),
+    [(1, "", 0, 2), (1, NEVER, 1, 2), (3, "", 0, 6), (3, NEVER, 1, 6), (4, "", 8, 0), (4, NEVER, 9, 0)],
 )
-def test_few_that_fail_are_run_by_themselves_once_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, count: int, never: bool, failed: int, alone: int
+def test_what_fails_in_few_files_is_run_once_more_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, files: int, never: str, failed: int, alone: int
 ) -> None:
-    """More than a few are no accident."""
-    path = tmp_path / "test_shy.py"
-    path.write_text(SHY.replace("COUNT", str(count)).replace("NEVER", str(never)))
+    """In more it is no accident."""
+    for number in range(files):
+        (tmp_path / f"test_shy{number}.py").write_text(SHY + (never if number == 0 else ""))
     (tmp_path / "pytest.ini").write_text("[pytest]")
     monkeypatch.setenv("PYTHONPATH", str(Path(run_tests.__file__).parents[1]))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(run_tests.TESTS, "unit", ("-n", "2", path.name))
+    monkeypatch.setitem(run_tests.TESTS, "unit", ("-n", "2", "."))
     tier = run_tests.run("unit")
     assert tier.results is not None
     assert (tier.results.failed, len(tier.results.alone)) == (failed, alone)

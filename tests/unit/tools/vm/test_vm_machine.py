@@ -1,5 +1,6 @@
 """The virtual machine's process: its end, its time, and whether it has begun; a shell stands for QEMU."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tools.vm.machine import MachineError, StoodStillError
 @pytest.fixture
 def boots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_command", lambda _kernel, command, _shared, _devices: list(command))
-    monkeypatch.setattr(machine, "_BEGIN_S", 0.5)
+    monkeypatch.setattr(machine, "_STILL_S", 0.5)
     monkeypatch.setattr(machine, "_LOOK_S", 0.05)
 
 
@@ -32,9 +33,16 @@ def test_one_that_has_begun_has_its_time(tmp_path: Path, capfd: pytest.CaptureFi
 @pytest.mark.usefixtures("boots")
 def test_one_that_stands_still_before_it_begins_is_ended(tmp_path: Path) -> None:
     began_s = time.monotonic()
-    with pytest.raises(StoodStillError, match="had not begun"):
+    with pytest.raises(StoodStillError, match="stood still"):
         boot(tmp_path, "sleep 60")
     assert time.monotonic() - began_s < 10.0
+
+
+@pytest.mark.usefixtures("boots")
+def test_one_that_reads_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "slow").write_bytes(bytes(machine._MOVING_BYTES))
+    reads = "import sys, time\nfor _ in range(8): open('slow', 'rb').read(); time.sleep(0.2)"
+    assert boot(tmp_path, f'{sys.executable} -c "{reads}"; touch begun; exit 3') == 3
 
 
 @pytest.mark.usefixtures("boots")
