@@ -42,7 +42,7 @@ MOST_AT_ONCE = 8
 Where several are worked off together, the fleet is so large that one look at them is enough.
 """
 
-MOST_BEHIND = 32
+MOST_BEHIND = 24
 """A manager that is further behind leaves out what came before; what it works off is still kept."""
 
 assert MOST_AHEAD + REPORT_DEADLINE_WINDOWS + MOST_BEHIND < KEPT

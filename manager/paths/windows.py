@@ -1,7 +1,7 @@
 """Probes by path and 100 ms window, the latest few seconds of them, and each path's least delay. No I/O.
 
 Rows are numbered as they first appear and keep their number, but where many have been let go of; memory is bounded by
-`MOST_ROWS`, 1.1 kB each. Those of many hosts are taken in together, when somebody looks or the present window is over.
+`MOST_ROWS`, 0.9 kB each. Those of many hosts are taken in together, when somebody looks or the present window is over.
 
 A path's least delay is the shortest that it surely had, whatever the clocks were off by within their bounds. That a clock
 was off by more is known only afterwards, so the least delays of the last seconds are kept apart until then.
@@ -22,7 +22,7 @@ from manager.paths.row_ends import RowsAtEnds, grouped
 from manager.paths.rows import Floats, known_delays, shares_of, with_more
 from manager.paths.told import HostPaths
 
-KEPT = 48
+KEPT = 40
 MOST_ROWS = 1 << 20
 MOST_ROWS_A_HOST = 1 << 15
 MOST_AHEAD = 5

@@ -31,11 +31,11 @@ WRITTEN_S = 5.0
 """After which managers have written what happened into their history."""
 
 LATEST_S = 180.0
-SLOWER_A_POD = 2
-"""Time is slowed by so much for each pod: managers and swarm of 2,048 NICs take a processor each, and it has two."""
+SLOWER_A_POD = 3
+"""Time is slowed by so much for each pod: a manager of 2,048 of 8,192 NICs takes up to three processors, and there are two."""
 
-TO_CORE_EVERY = 3
-"""Of several pods every third fault is between a spine and a core."""
+TO_CORE_EVERY = 2
+"""Of several pods every second fault is between a spine and a core."""
 
 
 async def measure(size: Size, seed: int = 1) -> Run:

@@ -10,6 +10,7 @@ from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.causes import find_causes
 from manager.faults.dead_links import localised
 from manager.faults.link_model import ModelInputs
+from manager.faults.link_watch import MOST_BEHIND
 from manager.links.matrix import build_matrix
 from manager.links.row_places import Nics
 from manager.paths.windows import RowName
@@ -62,7 +63,7 @@ def test_a_manager_that_is_behind_works_off_so_many_windows_at_a_time(every: int
     bench.watch.step = step  # type: ignore[method-assign]
     assert _after(bench, every, Trouble()) == []
     bench.watch.step = lambda *_: 0  # type: ignore[method-assign]
-    assert _after(bench, 25, Trouble()) == []
+    assert _after(bench, MOST_BEHIND - 7, Trouble()) == []
     now_ns = round((bench.time_s + LATE_S) * 1e9)
     while worked_off := step(bench.time_s, now_ns, ()):
         behind.append(worked_off)
