@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import BURST_ROW, as_bytes, qp_keys, taken, together
 
-KEPT, LATEST, SELDOM = 2_048, 768, 768
+KEPT, LATEST, SELDOM = 1_664, 640, 640
 """Bursts of a NIC, both ways: so many are kept until room has to be made. Then the latest stay, and of those before the latest of each
 direction of a queue pair, as many of one as of another: else one that sends often would push out what sends seldom."""
 
