@@ -61,6 +61,7 @@ class Explanation:
         number: of the class.
         confidence: its share of the probability of all classes.
         gain: log likelihood ratio to losses alike everywhere.
+        likelihood: log likelihood of all windows where it has lost since the span began, and nothing was at fault before.
         sent, lost: probes that met the cause.
         elsewhere: share of the others that was lost.
         windows: the span looked at.
@@ -71,6 +72,7 @@ class Explanation:
     number: int
     confidence: float
     gain: float
+    likelihood: float
     sent: int
     lost: int
     elsewhere: float
@@ -172,6 +174,9 @@ class RowSums:
 def best_explanation(sums: Sums, prior: Floats) -> Explanation | None:
     """The class that explains the losses of some span, where that is far beyond chance.
 
+    Of several spans the one since whose beginning the fault is most likely there: a longer one than that would have a dead
+    link lose a part of its probes, as a queue does.
+
     Args:
         sums: of probes.
         prior: log prior of each class, shape (classes,).
@@ -185,12 +190,12 @@ def best_explanation(sums: Sums, prior: Floats) -> Explanation | None:
         if lost[place].max() >= LEAST_WINDOWS_WITH_LOSS
         and (explanation := _over(sums, prior, place, lost[place], lost[-1])) is not None
     ]
-    return max(explanations, key=lambda explanation: explanation.gain, default=None)
+    return max(explanations, key=lambda explanation: explanation.likelihood, default=None)
 
 
 def _over(sums: Sums, prior: Floats, place: int, lost: Floats, lost_ever: Floats) -> Explanation | None:
-    all_sent, all_lost = sums.totals(place)
-    needed = _needed(sums.totals(-1)[1] - lost_ever)
+    (all_sent, all_lost), (ever_sent, ever_lost) = sums.totals(place), sums.totals(-1)
+    needed = _needed(ever_lost - lost_ever)
     if not _may_suffice(sums, place, lost, needed, (all_sent, all_lost)):
         return None
     sent = sums.sent_by_class(place)
@@ -200,11 +205,13 @@ def _over(sums: Sums, prior: Floats, place: int, lost: Floats, lost_ever: Floats
     gain = float(score[best] - _uniform(all_sent, all_lost))
     if gain < needed[best] or sums.windows_with_loss(best, SPANS[place]) < LEAST_WINDOWS_WITH_LOSS:
         return None
+    before = _log_likelihood(np.array(ever_sent - all_sent), np.array(ever_lost - all_lost), elsewhere[best])
     late_sent, late_lost = sums.of_late(best)
     return Explanation(
         number=best,
         confidence=float(np.exp(posterior[best] - logsumexp(posterior))),
         gain=gain,
+        likelihood=float(score[best] + before),
         sent=int(sent[best]),
         lost=int(lost[best]),
         elsewhere=float(elsewhere[best]),

@@ -118,9 +118,8 @@ class FleetWatch:
     async def run(self) -> None:
         """Take part, for ever."""
         while True:
-            started = time.monotonic()
-            await self.step()
-            await asyncio.sleep(max(GLANCE_S, (time.monotonic() - started) / SHARE))
+            async with self._duties.paced("pods' faults", "evidence", "root", least_s=GLANCE_S, share=SHARE):
+                await self.step()
 
     async def step(self) -> None:
         """Go by what others know, tell what this manager knows, and decide, if this is the root."""

@@ -57,3 +57,25 @@ def test_where_hardly_anything_is_lost_only_losses_are_summed(monkeypatch: pytes
     monkeypatch.setattr(fleet, "sent_by_class", None)
     assert best_explanation(fleet, np.zeros(len(fleet.met))) is None
     assert best_explanation(fleet, np.zeros(0)) is None
+
+
+@pytest.mark.parametrize(("died", "windows"), [(3, 3), (5, 6), (12, 12), (20, 20), (40, 40)])
+def test_a_link_that_died_is_judged_since_it_did(died: int, windows: int) -> None:
+    """Over a longer span it would have lost a part of its probes."""
+    fleet = _Fleet(np.random.default_rng(3))
+    fleet.lost[:] = 0
+    fleet.lost[-died:, fleet.met[0]] = fleet.sent[-died:, fleet.met[0]]
+    found = best_explanation(fleet, np.zeros(len(fleet.met)))
+    assert found is not None
+    assert (found.number, found.windows) == (0, windows)
+    assert found.loss > 0.8
+    assert found.of_late == 1.0
+
+
+def test_a_link_that_loses_some_all_along_is_judged_by_all_windows() -> None:
+    rng = np.random.default_rng(3)
+    fleet = _Fleet(rng)
+    fleet.lost = rng.binomial(fleet.sent, np.where(fleet.met[0], 0.3, 0.0))
+    found = best_explanation(fleet, np.zeros(len(fleet.met)))
+    assert found is not None
+    assert (found.number, found.windows) == (0, SPANS[-1])
