@@ -68,7 +68,7 @@ def test_a_link_that_died_is_judged_since_it_did(died: int, windows: int) -> Non
     found = best_explanation(fleet, np.zeros(len(fleet.met)))
     assert found is not None
     assert (found.number, found.windows) == (0, windows)
-    assert found.loss > 0.8
+    assert found.loss > 0.75
     assert found.of_late == 1.0
 
 
