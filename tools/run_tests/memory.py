@@ -95,6 +95,7 @@ def _temporary_files() -> Iterator[None]:
     before = os.environ.get("TMPDIR")
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="t", ignore_cleanup_errors=True) as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
+        Path(folder).chmod(0o1777)  # as that for temporary files itself: tests act as other users
         try:
             yield
         finally:

@@ -72,6 +72,7 @@ def test_temporary_files_are_in_memory_meanwhile(before: str | None, monkeypatch
     with memory.kept_in_memory():
         folder = Path(tempfile.gettempdir())
         assert folder.parent == memory.MEMORY
+        assert folder.stat().st_mode & 0o7777 == 0o1777
         (folder / "left").touch()
         assert os.environ["TMPDIR"] == str(folder)
     assert not folder.exists()
