@@ -42,12 +42,13 @@ FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 UPROBES_SOURCES := $(wildcard cwdp/agent/uprobes/probes/*.c tools/uprobes/program/*.[ch])
 MPI_CFLAGS   := -std=gnu11 -O2 -Wall -Wextra -Werror
 MPI_SOURCES  := $(wildcard tools/mpi/program/*.c)
+PYTHON_FOLDERS := cwdp manager tools
 FUZZ_FRAMES  := 20000000
 FUZZ_MESSAGES := 20000000
 
 DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc ibsim-utils infiniband-diags iperf3 iproute2 iputils-ping libbpf-dev libbpf1 \
 	libc6-dev libibverbs-dev libopenmpi-dev linux-libc-dev make nats-server openmpi-bin opensm python3-bpfcc python3-pyverbs python3-venv python3-yaml \
-	tcpdump
+	tcpdump vmtouch
 
 # Among them what our packages depend on: tests run their programs here.
 PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap python3-nacl python3-prometheus-client python3-rich \
@@ -59,7 +60,7 @@ SEED    := 1
 .PHONY: setup bpf roce shim nccl as-nccl collective mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
-setup: build/.packages build/.venv build/monitoring-tools build/kernel-headers bpf roce shim nccl as-nccl collective mpi abi-check
+setup: build/.packages build/.venv build/.bytecode build/monitoring-tools build/kernel-headers bpf roce shim nccl as-nccl collective mpi abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -73,6 +74,11 @@ build/.venv: requirements.txt requirements-dev.txt pyproject.toml | build/.packa
 	@{ $(PIP) --require-hashes -r requirements.txt -r requirements-dev.txt \
 		&& $(PIP) --no-deps --no-build-isolation -e .; } > build/pip.log 2>&1 \
 		|| { tail -20 build/pip.log; echo "error: all that pip said is in build/pip.log"; exit 1; } >&2
+	@touch $@
+
+# Or each process compiles all that it imports, where the environment or the folder's owner keeps it from storing that.
+build/.bytecode: $(shell find $(PYTHON_FOLDERS) -name '*.py') build/.venv
+	@$(PYTHON) -m compileall -q $(PYTHON_FOLDERS)
 	@touch $@
 
 # What checks alert rules. The packages themselves would start a Prometheus server here.

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from tools.tier_results import NEEDS_ROOT, NOT_INSTALLED, in_ci
+from tools.run_tests.results import NEEDS_ROOT, NOT_INSTALLED, in_ci
 
 
 def missing(what: str) -> NoReturn:

@@ -6,6 +6,8 @@ by `cwdp.slices.borrowing`, as long as it runs. Without it every slice has its g
 
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 from pyroute2 import IPRoute, NetlinkError
@@ -96,8 +98,8 @@ class Edt:
         self.release(np.flatnonzero(self._maps.slices["fair_q18"]).tolist())
 
     def dismantle(self) -> bool:
-        """Remove fq as soon as it is empty."""
-        if not qdiscs.becomes(lambda: self._queued("qlen") == 0):
+        """Remove fq as soon as it is idle."""
+        if not qdiscs.becomes(partial(qdiscs.is_idle, self._load)):
             return False
         qdiscs.take_away(self._ip, self._index, self._place)
         return True
@@ -109,10 +111,19 @@ class Edt:
             [int(theirs.max(initial=0)), *(int(self._maps.slices["departure_ns"][n]) for n in numbers)]
         )
 
+    def _load(self) -> tuple[int, int]:
+        """How many packets wait, and the bytes of all that have passed."""
+        stats = self._stats()
+        waiting = sum(each.get_attr("TCA_STATS_QUEUE")["qlen"] for each in stats)
+        return waiting, sum(each.get_attr("TCA_STATS_BASIC")["bytes"] for each in stats)
+
     def _queued(self, count: str) -> int:
         """One of the counts of fq's queues, all of them together."""
+        return sum(each.get_attr("TCA_STATS_QUEUE")[count] for each in self._stats())
+
+    def _stats(self) -> list[Any]:
         kept = (q for q in self._ip.get_qdiscs(index=self._index) if q.get_attr("TCA_KIND") == "fq")
-        return sum(q.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")[count] for q in kept)
+        return [q.get_attr("TCA_STATS2") for q in kept]
 
 
 def put_fq(ip: IPRoute, index: int, place: Place) -> bool:

@@ -50,4 +50,4 @@ class Enforcer(Protocol):
         """Hold nothing back any more, and wait until nothing waits in a slice, a second at most."""
 
     def dismantle(self) -> bool:
-        """Take the qdisc away as soon as nothing waits in it; False where that does not come within a second."""
+        """Take the qdisc away as soon as nothing waits or passes for 2 ms; False where that does not come within a second."""

@@ -17,6 +17,7 @@ or changes it, while packets of it wait may see that they are overtaken, once.
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -171,8 +172,8 @@ class Htb:
         self._drain({handle: seen for handle, seen in self._classes().items() if number_of(handle)})
 
     def dismantle(self) -> bool:
-        """Remove the qdisc as soon as it is empty."""
-        if not qdiscs.becomes(lambda: not self._waiting(self._classes())):
+        """Remove the qdisc as soon as it is idle."""
+        if not qdiscs.becomes(partial(qdiscs.is_idle, self._load)):
             return False
         qdiscs.take_away(self._ip, self._index, self._place)
         return True
@@ -209,6 +210,11 @@ class Htb:
 
     def _hold_nothing(self, handle: int, parent: int, priority: int) -> None:
         self._set(handle, parent, Limits(DRAIN_BPS, DRAIN_BPS, priority))
+
+    def _load(self) -> tuple[int, int]:
+        """How many packets wait, and the bytes of all that have passed."""
+        classes = self._classes().values()
+        return sum(seen.waiting_packets for seen in classes), sum(seen.usage.sent_bytes for seen in classes)
 
     def _waiting(self, handles: Collection[int]) -> int:
         return sum(seen.waiting_packets for handle, seen in self._classes().items() if handle in handles)

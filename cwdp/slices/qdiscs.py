@@ -107,6 +107,17 @@ def becomes(condition: Callable[[], bool]) -> bool:
     return True
 
 
+def is_idle(look: Callable[[], tuple[int, int]]) -> bool:
+    """Whether nothing waits and nothing passes for a moment: a packet that comes while a qdisc is taken away is lost with it.
+
+    Args:
+        look: how many packets wait, and how many bytes have passed so far.
+    """
+    before = look()
+    time.sleep(POLL_S)
+    return before[0] == 0 and look() == before
+
+
 @contextmanager
 def kernel_errors(ifname: str) -> Iterator[None]:
     """Turn what netlink refuses inside the block into an error for people."""

@@ -53,7 +53,7 @@ class Deletion(Enum):
     NOTHING = "there are no slices"
     DONE = "no slices any more"
     QDISC_STAYS = (
-        "no slices any more; their qdisc stays, holding nothing back, while packets wait: delete again later"
+        "no slices any more; their qdisc stays, holding nothing back, while packets pass: delete again later"
     )
 
 

@@ -2,11 +2,10 @@
 
 A fabric is links with capacities; a pair of places has candidate paths over them; a queue pair belongs to a pair and
 has a rate. Placing whole queue pairs best is NP-hard (it contains bin packing). So they are placed greedily, largest
-rate first (`place`), and then moved away from the fullest link, one by one or in chains (`improve`). `lower_bound`
-says how far from the best the result can be at most, `optimum` what would be possible if queue pairs could be split.
+rate first (`place`), and then moved away from the fullest link, one by one or in chains (`improve`). How
+good a placement can be at all is in `manager.placement.bounds`, for tests and benchmarks.
 """
 
-from manager.placement.bounds import lower_bound, optimum
 from manager.placement.greedy import place, replace_lost
 from manager.placement.improve import improve
 from manager.placement.model import Demand, Fabric, PathSet, fullest, link_loads, utilisation
@@ -18,8 +17,6 @@ __all__ = [
     "fullest",
     "improve",
     "link_loads",
-    "lower_bound",
-    "optimum",
     "place",
     "replace_lost",
     "utilisation",

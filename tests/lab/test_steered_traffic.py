@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -16,6 +17,7 @@ from waiting import until
 
 from cwdp.cli.client import ManagerClient
 from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.bursts import gap_jiffies, jiffy_ns
 from cwdp.errors import ManagerError
 from manager.config import ProbeSettings, RoceConfig
 from tools.lab import Lab, LabSpec, faults, lifecycle
@@ -31,6 +33,7 @@ RATE_BPS = 2_000_000
 """What the lab can do beside all else."""
 
 DEAD_AFTER_MS = 50.0
+GAP_MS = 200.0
 PATIENT_NS = 1_000_000_000
 """A pause of the machine is no loss: packets are sent again only where they are long overdue."""
 
@@ -63,6 +66,19 @@ class Running(SteeredPair):
         assert maps is not None
         table = maps.qps[direction]
         return int(table["packets"][table["key"]["qpn"] == REMOTE_QPN].sum())
+
+    @contextmanager
+    def longer_gap(self) -> Iterator[None]:
+        """Have bursts of both ends end after a longer gap meanwhile."""
+        controls = [maps.control for end in self.ends if (maps := self.truth._open(end)) is not None]
+        before = [int(control["burst_gap_jiffies"][0]) for control in controls]
+        for control in controls:
+            control["burst_gap_jiffies"] = gap_jiffies(GAP_MS, jiffy_ns())
+        try:
+            yield
+        finally:
+            for control, jiffies in zip(controls, before, strict=True):
+                control["burst_gap_jiffies"] = jiffies
 
 
 @pytest.fixture(scope="module")
@@ -222,16 +238,17 @@ def test_data_packets_have_delays(running: Running) -> None:
 
 
 def test_bursts_are_told_alike_by_both_ends(running: Running) -> None:
-    """Of the same times but for the way of a packet and a jiffy. A pause of the machine may divide one, at either end."""
+    """Of the same times but for the way of a packet and a jiffy. The gap is one that pauses of the machine do not come to."""
     rate_bps, count = 5 * RATE_BPS, 6
     flow = running.flow(rate_bps, total_bytes=250_000, timeout_ns=PATIENT_NS)
     begun_s = []
-    for _ in range(count):
-        with Generator([flow], running.lab.popen, running.lab.run_dir) as generator:
-            begun_s.append(time.monotonic())
-            generator.start()
-            generator.result(TIMEOUT_S)
-        time.sleep(0.5)
+    with running.longer_gap():
+        for _ in range(count):
+            with Generator([flow], running.lab.popen, running.lab.run_dir) as generator:
+                begun_s.append(time.monotonic())
+                generator.start()
+                generator.result(TIMEOUT_S)
+            time.sleep(0.5)
     ends = [(SOURCE, "egress"), (TARGET, "ingress")]
 
     def found() -> list[dict[str, Any]]:

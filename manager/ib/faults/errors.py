@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import poisson
+from scipy.special import pdtrik
 
 from cwdp.shared.ib.counters import NAMES
 from cwdp.shared.ib.subnet import Subnet
@@ -69,7 +69,7 @@ class BitErrors:
     def _judge(self, bps: NDArray[np.float64]) -> None:
         speeds, place = np.unique(bps, return_inverse=True)
         expected = MOST_BER * speeds * SPANS_S[:, None]
-        least = poisson.isf(CHANCE, expected) + 1
+        least = np.ceil(pdtrik(1.0 - CHANCE, expected)) + 1  # of Poisson's distribution
         for found, sums in zip(self._found, (self._own, self._remote), strict=True):
             begins = (sums >= least[:, place]).any(axis=0)
             goes_on = sums[-1] >= np.maximum(expected[-1], 1.0)[place]

@@ -14,11 +14,10 @@ from manager.placement import (
     PathSet,
     fullest,
     improve,
-    lower_bound,
-    optimum,
     place,
     replace_lost,
 )
+from manager.placement.bounds import lower_bound, optimum
 from manager.planner.candidates import MOST_CANDIDATES
 from tools.bench.figures import Figure, figure
 

@@ -84,6 +84,7 @@ def run_arm(timer: str, bench: Bench, arm: str) -> dict[str, Any]:
             telling.order()
         time.sleep(_KNOWN_S)
         cuts = [_cut(maps, primary, running) for _ in range(CUTS)]
+        running.send_no_more()
         record: dict[str, Any] = {"primary": asdict(primary), **asdict(running.finish())}
         record["dataplane"] = [_since(each, earlier) for each, earlier in zip(maps, before, strict=True)]
     record["told"] = telling.totals if telling is not None else {}

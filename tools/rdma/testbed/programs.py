@@ -1,6 +1,7 @@
 """The verbs programs that are run: how each is started at both ends, and what became of it."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -118,6 +119,10 @@ class Running:
     def is_running(self) -> bool:
         """Return whether the client has not ended yet, and its time is not up."""
         return self._client.poll() is None and time.monotonic() < self._deadline_s
+
+    def send_no_more(self) -> None:
+        """Have our own program end with what it has sent."""
+        self._client.send_signal(signal.SIGUSR1)
 
     def finish(self) -> Outcome:
         """Wait for the end; a server whose client failed waits in vain and is stopped."""

@@ -2,13 +2,16 @@
 
 The receiver (`receive`) posts a buffer for every message before the sender (`send`) may begin, so that no message ever
 finds the receiver unready. The ends learn each other's address over TCP on loopback. Each prints one JSON object, with
-`failed` alone where the transfer failed.
+`failed` alone where the transfer failed. A sender that gets SIGUSR1 sends no more, and the transfer ends with what it has sent.
 """
 
 import json
+import signal
 import socket
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BufferedRWPair
 from typing import Any
@@ -148,19 +151,21 @@ def receive_all(plan: Plan) -> dict[str, Any]:
         end.post_receive(number, number * plan.size, plan.size)
     with socket.create_server((LOOPBACK, plan.port)) as server:
         connection, _ = server.accept()
-    with connection, connection.makefile("rwb") as channel:
+    with connection, connection.makefile("rwb") as channel, ThreadPoolExecutor(1) as reader:
         end.connect(exchange(channel, end.address), plan.ack_timeout, plan.retries)
         exchange(channel, "ready")
         arrived: list[int] = []
         arrived_ns: list[int] = []
-        while len(arrived) < plan.messages:
+        told = reader.submit(heard, channel)
+        while not told.done() or len(arrived) < told.result():
             arrived += end.completed()
             arrived_ns += [time.monotonic_ns()] * (len(arrived) - len(arrived_ns))
+        numbers = range(told.result())
         read = (end.buffer.read(plan.size, number * plan.size) for number in numbers)
         intact = sum(data == pattern(number, plan.size) for number, data in zip(numbers, read, strict=True))
         exchange(channel, "done")
     return {
-        "messages": plan.messages,
+        "messages": told.result(),
         "intact": intact,
         "in_order": arrived == list(numbers),
         "arrived_ns": arrived_ns,
@@ -168,23 +173,26 @@ def receive_all(plan: Plan) -> dict[str, Any]:
 
 
 def send_all(plan: Plan) -> dict[str, Any]:
-    """Send every message of a transfer."""
+    """Send every message of a transfer, or those before SIGUSR1."""
+    is_ended = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda *_: is_ended.set())
     end = Endpoint(plan.device, plan.gid_index, SENDS_UNDER_WAY * plan.size, receives=1)
     with socket.create_connection((LOOPBACK, plan.port)) as connection, connection.makefile("rwb") as channel:
         end.connect(exchange(channel, end.address), plan.ack_timeout, plan.retries)
         exchange(channel, "ready")
         began_ns = time.monotonic_ns()
         sent = acknowledged = 0
-        while acknowledged < plan.messages:
-            while sent < min(plan.messages, acknowledged + SENDS_UNDER_WAY):
+        while acknowledged < plan.messages and not (is_ended.is_set() and acknowledged == sent):
+            while sent < min(plan.messages, acknowledged + SENDS_UNDER_WAY) and not is_ended.is_set():
                 offset = sent % SENDS_UNDER_WAY * plan.size
                 end.buffer.write(pattern(sent, plan.size), plan.size, offset)
                 end.post_send(sent, offset, plan.size)
                 sent += 1
             acknowledged += len(end.completed())
         duration_ns = time.monotonic_ns() - began_ns
+        say(channel, sent)
         exchange(channel, "done")
-    return {"messages": plan.messages, "bytes": plan.messages * plan.size, "duration_ns": duration_ns}
+    return {"messages": sent, "bytes": sent * plan.size, "duration_ns": duration_ns}
 
 
 def exchange(channel: BufferedRWPair, said: Any) -> Any:
@@ -192,9 +200,26 @@ def exchange(channel: BufferedRWPair, said: Any) -> Any:
 
     The channel is binary: a text file drops what it has read ahead whenever it is written to.
     """
+    say(channel, said)
+    return heard(channel)
+
+
+def heard(channel: BufferedRWPair) -> Any:
+    """Return what the other end says.
+
+    Raises:
+        TransferError: it has ended.
+    """
+    line = channel.readline()
+    if not line:
+        raise TransferError("the other end has ended")
+    return json.loads(line)
+
+
+def say(channel: BufferedRWPair, said: Any) -> None:
+    """Say something to the other end."""
     channel.write(json.dumps(said).encode() + b"\n")
     channel.flush()
-    return json.loads(channel.readline())
 
 
 @click.command()

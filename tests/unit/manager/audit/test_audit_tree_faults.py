@@ -317,6 +317,13 @@ def _like(machine: str) -> tuple[HostFacts, ...]:
     return tuple(replace(facts, host=name) for name in LIKE)
 
 
+@cache
+def _wrong_before(machine: str) -> set[tuple[str, str, str]]:
+    """What is wrong on a host as it was recorded."""
+    like = _like(machine)
+    return _wrong((*like, replace(like[0], host=BAD)))
+
+
 def _wrong(hosts: tuple[HostFacts, ...]) -> set[tuple[str, str, str]]:
     """What is wrong on the last host, or of the group."""
     audit = judge(load_checks(), hosts, today=today())
@@ -329,9 +336,7 @@ def test_a_fault_in_a_tree_is_found_and_named(name: str, tmp_path: Path) -> None
     machine, edit, check, subject = FAULTS[name]
     root = audit_trees.write(machine, tmp_path / BAD)
     edit(root)
-    like = _like(machine)
-    before = _wrong((*like, replace(like[0], host=BAD)))
-    found = _wrong((*like, _read(BAD, root))) - before
+    found = _wrong((*_like(machine), _read(BAD, root))) - _wrong_before(machine)
     shutil.rmtree(root)
     assert (check, BAD, subject) in found, found
     assert {host for _, host, _ in found} == {BAD}

@@ -12,12 +12,11 @@ from manager.placement import (
     fullest,
     improve,
     link_loads,
-    lower_bound,
-    optimum,
     place,
     replace_lost,
     utilisation,
 )
+from manager.placement.bounds import lower_bound, optimum
 from tools.lab.topology import LabSpec, Topology
 
 

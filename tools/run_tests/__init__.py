@@ -1,0 +1,1 @@
+"""Run the tests: `python -m tools.run_tests TIER...`."""
