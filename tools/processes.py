@@ -1,6 +1,7 @@
-"""What a process has used, as the kernel counts it (proc(5))."""
+"""What processes have used, as the kernel counts it (proc(5), getrusage(2))."""
 
 import os
+import resource
 from pathlib import Path
 
 
@@ -14,3 +15,9 @@ def resident_bytes(pid: int) -> int:
     """Resident memory now."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def ended_processor_s() -> float:
+    """User and system time of all processes below this one that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

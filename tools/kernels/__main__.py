@@ -15,9 +15,9 @@ import msgspec
 from rich.console import Console
 
 from tools.errors import exit_on_error
+from tools.processes import ended_processor_s
 from tools.run_tests.results import Results
 from tools.run_tests.table import Tier, report
-from tools.run_tests.tiers import processor_s
 from tools.vm import machine
 from tools.vm.machine import CHECKOUT
 
@@ -49,13 +49,13 @@ def run(version: str, package: str, tests: list[str]) -> Tier:
     subprocess.run((_PROVISION, "vm", kernel_folder, package), check=True)
     kernel = machine.require((), kernel_folder, f"Run `{_PROVISION.relative_to(CHECKOUT)} vm ...`.")
     print(f"== {kernel.name}", flush=True)
-    began, used = time.monotonic(), processor_s()
+    began, used = time.monotonic(), ended_processor_s()
     with tempfile.TemporaryDirectory(dir=FOLDER, prefix="run-") as folder:
         results = Path(folder) / "results.json"
         command = [str(CHECKOUT / "tools/kernels/guest.sh"), f"--results={results}", *tests]
         status = machine.boot(kernel, command, results.parent, TIMEOUT_S)
         found = msgspec.json.decode(results.read_bytes(), type=Results) if results.exists() else None
-    return Tier(version, status, time.monotonic() - began, processor_s() - used, found)
+    return Tier(version, status, time.monotonic() - began, ended_processor_s() - used, found)
 
 
 if __name__ == "__main__":

@@ -108,10 +108,10 @@ def _temporary_files() -> Iterator[None]:
 
 @contextmanager
 def _labs() -> Iterator[None]:
-    """Have what labs write in memory, where /run is on a disk and no lab is there."""
+    """Have what labs write in memory, where /run is on a disk, and there is neither a lab nor a service whose socket would hide."""
     folder = RUN_ROOT.parent
     folder.mkdir(parents=True, exist_ok=True)
-    if _is_memory(folder) or any(folder.glob("*/*")):
+    if _is_memory(folder) or any(path.parent != folder or not path.is_dir() for path in folder.rglob("*")):
         yield
         return
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "cwdp-tests", folder], check=True)

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tools.processes import ended_processor_s
 from tools.run_tests.results import Results
 from tools.run_tests.table import CHECKS, Tier
 
@@ -44,15 +44,9 @@ above the closing line. More at once are no accident."""
 def run(name: str) -> Tier:
     """Run one tier or check to its end, whatever becomes of it."""
     print(f"== {name}", flush=True)
-    began, used = time.monotonic(), processor_s()
+    began, used = time.monotonic(), ended_processor_s()
     status, results = _checked(name) if name in CHECKS else _tested_twice(name)
-    return Tier(name, status, time.monotonic() - began, processor_s() - used, results)
-
-
-def processor_s() -> float:
-    """Processor time of all processes below this one that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return Tier(name, status, time.monotonic() - began, ended_processor_s() - used, results)
 
 
 def _checked(name: str) -> tuple[int, Results]:

@@ -145,9 +145,8 @@ def pattern(number: int, size: int) -> bytes:
 
 def receive_all(plan: Plan) -> dict[str, Any]:
     """Take in every message of a transfer and compare its content with what was meant."""
-    numbers = range(plan.messages)
     end = Endpoint(plan.device, plan.gid_index, plan.messages * plan.size, receives=plan.messages)
-    for number in numbers:
+    for number in range(plan.messages):
         end.post_receive(number, number * plan.size, plan.size)
     with socket.create_server((LOOPBACK, plan.port)) as server:
         connection, _ = server.accept()
@@ -160,12 +159,13 @@ def receive_all(plan: Plan) -> dict[str, Any]:
         while not told.done() or len(arrived) < told.result():
             arrived += end.completed()
             arrived_ns += [time.monotonic_ns()] * (len(arrived) - len(arrived_ns))
-        numbers = range(told.result())
+        sent = told.result()
+        numbers = range(sent)
         read = (end.buffer.read(plan.size, number * plan.size) for number in numbers)
         intact = sum(data == pattern(number, plan.size) for number, data in zip(numbers, read, strict=True))
         exchange(channel, "done")
     return {
-        "messages": told.result(),
+        "messages": sent,
         "intact": intact,
         "in_order": arrived == list(numbers),
         "arrived_ns": arrived_ns,
@@ -182,8 +182,8 @@ def send_all(plan: Plan) -> dict[str, Any]:
         exchange(channel, "ready")
         began_ns = time.monotonic_ns()
         sent = acknowledged = 0
-        while acknowledged < plan.messages and not (is_ended.is_set() and acknowledged == sent):
-            while sent < min(plan.messages, acknowledged + SENDS_UNDER_WAY) and not is_ended.is_set():
+        while acknowledged < (sent if is_ended.is_set() else plan.messages):
+            while not is_ended.is_set() and sent < min(plan.messages, acknowledged + SENDS_UNDER_WAY):
                 offset = sent % SENDS_UNDER_WAY * plan.size
                 end.buffer.write(pattern(sent, plan.size), plan.size, offset)
                 end.post_send(sent, offset, plan.size)

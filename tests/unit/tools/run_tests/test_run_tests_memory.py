@@ -97,15 +97,16 @@ def test_they_are_not_where_there_is_no_room(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-@pytest.mark.parametrize("is_used", [False, True])
-def test_labs_write_to_memory_unless_there_is_one(
-    is_used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("used", ["", "lab/mine", "manager.sock"])
+def test_labs_write_to_memory_unless_something_is_there(
+    used: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labs = tmp_path / "lab"
     monkeypatch.setattr(memory, "RUN_ROOT", labs)
     monkeypatch.setattr(memory, "_is_memory", lambda _folder: False)
-    if is_used:
-        (labs / "mine").mkdir(parents=True)
+    labs.mkdir()
+    if used:
+        (tmp_path / used).touch()
     with memory._labs():
-        assert os.path.ismount(tmp_path) is not is_used
+        assert os.path.ismount(tmp_path) is not bool(used)
     assert not os.path.ismount(tmp_path)
