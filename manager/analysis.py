@@ -17,7 +17,7 @@ from manager.jobs.names import named
 from manager.jobs.steps import Steps, step
 from manager.state import FleetState
 
-LINKS_INTERVAL_S = 0.1
+JOIN_INTERVAL_S, LINKS_INTERVAL_S = 0.5, 0.1
 DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 """Of a processor, that a loop may take at most."""
@@ -25,7 +25,7 @@ LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 JOBS_INTERVAL_S, JOBS_SHARE = 2.5, 0.15
 """Jobs change slowly, so to infer them may take little; of a large fleet it takes a second, which is done bit by bit."""
 
-WATCH, MIGRATE, MODELS, DISCOVERY = "watch links", "migrate", "model links", "discover"
+JOIN, WATCH, MIGRATE, MODELS, DISCOVERY = "join samples", "watch links", "migrate", "model links", "discover"
 JOBS, CAUSES = "infer jobs", "find causes"
 """The duties by which their processor time is counted."""
 
@@ -57,7 +57,20 @@ class Analysis:
 
     def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         """What is to be run, each for ever."""
-        return [self._make_models, self._watch_links, self._migrate, self._discover, self._infer_jobs]
+        return [
+            self._join_samples,
+            self._make_models,
+            self._watch_links,
+            self._migrate,
+            self._discover,
+            self._infer_jobs,
+        ]
+
+    async def _join_samples(self) -> None:
+        while True:
+            with self._duties.of(JOIN):
+                self._state.traffic.join(time.monotonic())
+            await asyncio.sleep(JOIN_INTERVAL_S)
 
     async def _make_models(self) -> None:
         """Keep up with paths that become known and change, once there are any."""
@@ -103,7 +116,9 @@ class Analysis:
             if self._bus.connected and not self._awaits_plan():
                 await self._order_traces(is_large=is_large)
             took_s = self._duties.spent_s(DISCOVERY) - before_s
-            await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
+            await asyncio.sleep(
+                max(DISCOVERY_INTERVAL_S, took_s / self._duties.room(DISCOVERY_SHARE) - took_s)
+            )
 
     async def _infer_jobs(self) -> None:
         """Always in the thread: it takes tens of milliseconds a job."""

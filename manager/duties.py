@@ -12,6 +12,10 @@ from msgspec import Struct
 
 from cwdp.shared.bus.sealing import LeaderSeal
 
+PROMPT_S = 0.5
+LEAST_OF_SHARE = 0.25
+"""Where what arrives waits for longer than that, duties take by so much less than their share, but this part of it."""
+
 UNPACK = "unpack"
 """To make out what a message says and whether it is from whom it says, before it is heard."""
 
@@ -24,9 +28,11 @@ class Duties:
 
     Attributes:
         seconds: of each duty.
+        waits_s: how long what arrives waits to be heard.
     """
 
     def __init__(self) -> None:
+        self.waits_s: Callable[[], float] = lambda: 0.0
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @contextlib.contextmanager
@@ -43,7 +49,14 @@ class Duties:
         """One turn of a loop; then it rests for so long at least, or for what its duties took by that share of a processor."""
         before_s = self.spent_s(*duties)
         yield
-        await asyncio.sleep(max(least_s, (self.spent_s(*duties) - before_s) / share))
+        await asyncio.sleep(max(least_s, (self.spent_s(*duties) - before_s) / self.room(share)))
+
+    def room(self, share: float) -> float:
+        """What a loop may take now that may take a share of a processor: less where what arrives waits to be heard.
+
+        What is done seldom is late; what is not heard in time is lost, hosts with it.
+        """
+        return share * max(LEAST_OF_SHARE, min(1.0, PROMPT_S / max(self.waits_s(), PROMPT_S)))
 
     def spent_s(self, *duties: str) -> float:
         """The processor time that some duties have taken until now."""

@@ -51,6 +51,7 @@ from manager.api.http import HttpServer
 from manager.api.metrics import SolveTimes, Sources
 from manager.audit.service.service import Audits
 from manager.audit.sharing.store import BUCKET as AUDITS
+from manager.bus.backlog import Backlog
 from manager.bus.connection import manager_bus, manager_buses
 from manager.bus.copies import Copies
 from manager.bus.lease import Claim
@@ -88,7 +89,6 @@ FOLLOW_INTERVAL_S = 1.0
 MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
-JOIN_INTERVAL_S = 0.5
 STALL_S = 2.0
 STANDS_S = 10.0
 """A manager whose loop stands still for so long leads no more."""
@@ -146,6 +146,8 @@ class Manager:
             confirm=self._confirm,
             on_trouble=self._note_unwritten,
         )
+        self.backlog = Backlog(self.bus)
+        self.duties.waits_s = lambda: self.backlog.waits_s
         self.bus.documents.reads_changes = self.state.members.reads_changes
         self._listen, self._page = listeners(config, authority)
         self._authority = authority
@@ -226,6 +228,7 @@ class Manager:
             self.loop_watch.run,
             collect_little,
             self.bus.ended,
+            self.backlog.run,
             *([self.server.ended] if self.server is not None else []),
             self.lease.ended,
             self._take_over.run,
@@ -238,7 +241,6 @@ class Manager:
             self.neighbours.run,
             self._clock_loop,
             self._members_loop,
-            self._join_loop,
             *self.analysis.jobs(),
             self._plan_loop,
             self.history.run,
@@ -262,6 +264,7 @@ class Manager:
                 lease=self.lease,
                 kept=self._kept,
                 loop_watch=self.loop_watch,
+                backlog=self.backlog,
                 duties=self.duties,
                 pods=self.pods,
                 sharing=self.sharing,
@@ -404,14 +407,8 @@ class Manager:
                 with self.duties.of(PLAN):
                     self._direct(self.state.plan(started))
                 took_s = self.duties.spent_s(PLAN) - before_s
-                due_s = started + max(self.state.report_interval_s, took_s / PLAN_SHARE)
+                due_s = started + max(self.state.report_interval_s, took_s / self.duties.room(PLAN_SHARE))
             await asyncio.sleep(PLAN_GLANCE_S)
-
-    async def _join_loop(self) -> None:
-        while True:
-            with self.duties.of("join samples"):
-                self.state.traffic.join(time.monotonic())
-            await asyncio.sleep(JOIN_INTERVAL_S)
 
     async def _follow_loop(self) -> None:
         """Know the fleet's keys and, while another manager leads this pod, whom it has let in and out, and what to go on with."""
@@ -455,7 +452,7 @@ class Manager:
         while True:
             started, late_before_s, before_s = time.monotonic(), late_s, self.duties.spent_s(GRAPH)
             late_s = self.loop_watch.late_s
-            if late_s - late_before_s > STALL_S:
+            if max(late_s - late_before_s, self.backlog.waits_s) > STALL_S:
                 self.state.members.excuse(started)  # their hellos wait to be read
             if self.bus.connected and started >= expire_s:
                 expire_s = started + EXPIRE_INTERVAL_S
@@ -472,7 +469,7 @@ class Manager:
             if self.bus.connected and is_due(members, started, without_nics=self.state.members.have_lids):
                 await self._rebuild(members)
             took_s = self.duties.spent_s(GRAPH) - before_s
-            await asyncio.sleep(max(MEMBERS_INTERVAL_S, took_s / MEMBERS_SHARE))
+            await asyncio.sleep(max(MEMBERS_INTERVAL_S, took_s / self.duties.room(MEMBERS_SHARE)))
 
     async def _hand_over(self) -> None:
         """On the way out: another manager may go on at once."""

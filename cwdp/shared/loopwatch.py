@@ -12,13 +12,31 @@ WINDOW_S = 15.0
 FEEDS_PER_TIMEOUT = 3
 
 
+class Worst:
+    """The largest of the values of late."""
+
+    def __init__(self) -> None:
+        self._now = self._before = 0.0
+        self._since_s = time.monotonic()
+
+    @property
+    def value(self) -> float:
+        """Of those of the last 15 to 30 s."""
+        return max(self._now, self._before)
+
+    def add(self, value: float, now_s: float) -> None:
+        """Take one in."""
+        if now_s - self._since_s > WINDOW_S:
+            self._before, self._now, self._since_s = self._now, 0.0, now_s
+        self._now = max(self._now, value)
+
+
 class LoopWatch:
     """Run it beside all else; where the loop stands still, so does this."""
 
     def __init__(self) -> None:
         self._late_s, self._due_s = 0.0, math.inf
-        self._worst_s = self._worst_before_s = 0.0
-        self._window_s = time.monotonic()
+        self._worst = Worst()
         self._feed_s = _watchdog_timeout_s() / FEEDS_PER_TIMEOUT
 
     @property
@@ -34,7 +52,7 @@ class LoopWatch:
     @property
     def worst_s(self) -> float:
         """The longest delay of the last 15 to 30 s."""
-        return max(self._worst_s, self._worst_before_s)
+        return self._worst.value
 
     async def run(self) -> None:
         """Watch for ever."""
@@ -50,9 +68,7 @@ class LoopWatch:
 
     def _add(self, late_s: float, now_s: float) -> None:
         self._late_s += max(0.0, late_s)
-        if now_s - self._window_s > WINDOW_S:
-            self._worst_before_s, self._worst_s, self._window_s = self._worst_s, 0.0, now_s
-        self._worst_s = max(self._worst_s, late_s)
+        self._worst.add(late_s, now_s)
 
 
 def _watchdog_timeout_s() -> float:

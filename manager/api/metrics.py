@@ -28,6 +28,7 @@ from manager.api.metric_families import NS, counter, counters, gauge, gauges, qu
 from manager.api.tables import Tables, copied
 from manager.api.tcp_metrics import tcp_metrics
 from manager.audit.service.service import Audits
+from manager.bus.backlog import Backlog
 from manager.bus.lease import Leadership
 from manager.bus.nats_server import NatsServer
 from manager.bus.state import BusState
@@ -115,6 +116,7 @@ class Sources:
     solves: SolveTimes = field(default_factory=SolveTimes)
     loop_watch: LoopWatch = field(default_factory=LoopWatch)
     duties: Duties = field(default_factory=Duties)
+    backlog: Backlog | None = None
     kept: BusState | None = None
     history: History | None = None
     audits: Audits | None = None
@@ -282,6 +284,12 @@ class FleetCollector:
     def _fleet(self) -> Iterator[Metric]:
         watch = self._sources.loop_watch
         yield gauge("cwdp_manager_loop_lag_seconds", "The latest that the loop came.", watch.worst_s)
+        backlog = self._sources.backlog
+        yield gauge(
+            "cwdp_manager_backlog_seconds",
+            "The longest that what hosts told waited to be read.",
+            0.0 if backlog is None else backlog.worst_s,
+        )
         duties = self._sources.duties.seconds
         yield counters("cwdp_manager_duty_seconds", "Processor time by duty.", "duty", duties)
         yield counter("cwdp_manager_loop_late_seconds", "By how much it came late, in all.", watch.late_s)

@@ -165,8 +165,8 @@ class LoadMeter:
             paths = self.routes.ports(nic, address).values()
             crossed = {i for links in paths for i in links}
             if not crossed:
-                dst = self._owner.get(address, address)
-                own = (i for i, link in enumerate(self.routes.links) if link.a == nic or link.b == dst)
+                out, into = self._of_ends
+                own = *out.get(nic, ()), *into.get(self._owner.get(address, address), ())
                 crossed = {*own, *self._links_between(nic, address).tolist()}
             found = self._crosses[pair] = np.array(sorted(crossed), np.intp)
         return found
@@ -179,8 +179,12 @@ class LoadMeter:
             return np.zeros(0, np.intp)
         found = self._between.get((src, dst))
         if found is None:
-            out, into = self._of_switches
-            near = [*out.get(src, ()), *into.get(dst, ())]
+            out, into = self._of_ends
+            links = self.routes.links
+            near = [
+                *(i for i in out.get(src, ()) if not is_nic(links[i].b)),
+                *(i for i in into.get(dst, ()) if not is_nic(links[i].a)),
+            ]
             found = self._between[src, dst] = np.union1d(self._inside, np.array(near, np.intp))
         return found
 
@@ -190,13 +194,12 @@ class LoadMeter:
         return np.flatnonzero(self.kinds >= _INSIDE)
 
     @cached_property
-    def _of_switches(self) -> tuple[_LinksOf, _LinksOf]:
-        """The links from each switch to others, and those from others to it."""
+    def _of_ends(self) -> tuple[_LinksOf, _LinksOf]:
+        """The links from each node, and those to it."""
         out, into = defaultdict[str | None, list[int]](list), defaultdict[str | None, list[int]](list)
         for i, (a, b) in enumerate(self.routes.links):
-            if not (is_nic(a) or is_nic(b)):
-                out[a].append(i)
-                into[b].append(i)
+            out[a].append(i)
+            into[b].append(i)
         return out, into
 
     def _crossings(self, nic: tuple[str, str], table: NicTable) -> Crossings:

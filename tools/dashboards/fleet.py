@@ -163,9 +163,10 @@ def _managers(made: Dashboard) -> Dashboard:
         made.with_row(Row("Managers"))
         .with_panel(
             lines(
-                "Longest standstill of the loop",
+                "Longest standstill of the loop, and wait of what hosts tell",
                 "Reports and clocks wait meanwhile.",
-                Query(selected("cwdp_manager_loop_lag_seconds"), "{{instance}}"),
+                Query(selected("cwdp_manager_loop_lag_seconds"), "{{instance}} stands"),
+                Query(selected("cwdp_manager_backlog_seconds"), "{{instance}} is behind"),
                 unit="s",
                 span=8,
             )

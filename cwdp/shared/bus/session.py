@@ -5,7 +5,7 @@ import base64
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import Any, cast
 
 import nats.errors
 from nats.aio.client import Client
@@ -16,7 +16,7 @@ from cwdp.shared.tasks import end, set_within
 
 PING_INTERVAL_S = 1
 PINGS_UNANSWERED = 2
-"""A server that answers no more is left after two to three seconds, though nothing says that it is gone."""
+"""A server of which nothing comes any more is left after two to three seconds, though nothing says that it is gone."""
 
 CLOSE_TIMEOUT_S = 1.0
 GLANCE_S = 0.25
@@ -28,6 +28,18 @@ logging.getLogger("asyncio").addFilter(lambda said: "eof_received() has no effec
 
 class RefusedError(nats.errors.Error):
     """A server does not let this credential in."""
+
+
+class _Client(Client):
+    """Takes each message for a sign of life: the answer to a ping comes behind what the server sent before it.
+
+    That may be seconds of messages where a process has much to do. To leave the server then would lose them all, and add to it
+    the work of a new connection.
+    """
+
+    async def _process_msg(self, *message: Any) -> None:
+        self._pings_outstanding = 0
+        await super()._process_msg(*message)
 
 
 async def _ignore(*_: object) -> None:
@@ -59,7 +71,7 @@ async def dial(
         require_tls()
         return base64.urlsafe_b64encode(credential.key.sign(nonce.encode())).rstrip(b"=")
 
-    client = Client()
+    client = _Client()
     try:
         await client.connect(
             url,

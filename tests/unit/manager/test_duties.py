@@ -36,6 +36,13 @@ def test_work_counts_as_a_duty_and_so_does_what_fails() -> None:
     assert duties.seconds["join"] >= 0.01
 
 
+@pytest.mark.parametrize(("waits_s", "room"), [(0.0, 0.2), (0.5, 0.2), (1.0, 0.1), (2.0, 0.05), (60.0, 0.05)])
+def test_loops_take_less_where_what_arrives_waits_but_never_nothing(waits_s: float, room: float) -> None:
+    duties = Duties()
+    duties.waits_s = lambda: waits_s
+    assert duties.room(0.2) == pytest.approx(room)
+
+
 @pytest.mark.parametrize(
     ("subject", "data", "error"),
     [

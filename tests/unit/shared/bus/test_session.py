@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,21 @@ from pathlib import Path
 import nats.errors
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, authority, bus_server, connect_as, credential_of
+from bus_fakes import POD, authority, bus_server, connect_as, connect_as_manager, credential_of
 from fakes import until
+from nats.aio.msg import Msg
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.sealing import HostSeal
-from cwdp.shared.bus.session import RefusedError, dial_any, hang_up
+from cwdp.shared.bus.session import PING_INTERVAL_S, PINGS_UNANSWERED, RefusedError, dial_any, hang_up
+from cwdp.shared.bus.subjects import up
 from cwdp.shared.identity import jwt
 from cwdp.shared.identity.credential import Credential
 from manager.bus.nats_server import NatsServer
 from manager.identity.authority import Authority
 from tools.free_ports import free_port
+
+SLOW_READ_S = 0.05
 
 
 def _strangers() -> dict[str, Credential]:
@@ -131,6 +136,37 @@ async def test_a_connection_that_an_error_closes_while_it_sends_leaves_nothing_w
         assert client.is_closed
         assert waiting
         assert all(task.done() for task in waiting)
+
+
+@pytest.mark.needs("nats-server")
+@asynchronous
+async def test_who_reads_slowly_keeps_its_connection_though_answers_to_pings_come_late(
+    tmp_path: Path,
+) -> None:
+    """They come behind messages that wait to be read, for longer than a server may say nothing."""
+    async with bus_server(tmp_path) as server:
+        sender, reader = (
+            await connect_as(server.url, credential_of("h1")),
+            await connect_as_manager(server.url),
+        )
+        subject = up(POD, "h1", "qp")
+        read: list[int] = []
+
+        async def read_slowly(message: Msg) -> None:
+            read.append(len(message.data))
+            time.sleep(SLOW_READ_S)  # noqa: ASYNC251 - its loop is held up
+
+        await reader.subscribe(subject, cb=read_slowly)
+        await reader.flush()
+        many = round((PINGS_UNANSWERED + 4) * PING_INTERVAL_S / SLOW_READ_S)
+        for _ in range(many):
+            await sender.publish(subject, bytes(64 * 1024))
+        await sender.flush()
+        await until(lambda: len(read) == many or reader.is_closed)
+        assert len(read) == many
+        assert not reader.is_closed
+        await hang_up(sender)
+        await hang_up(reader)
 
 
 @contextlib.asynccontextmanager
