@@ -85,6 +85,7 @@ def _of_processes(name: str, run: Run) -> Iterator[Figure]:
 def _of_messages(name: str, run: Run) -> Iterator[Figure]:
     backlog = {
         "loop_lag_s": round(max(pod.loop_lag_s for pod in run.pods), 2),
+        "backlog_s": round(max(pod.backlog_s for pod in run.pods), 2),
         "swarm_late_s": round(run.swarm_late_s, 2),
         "unsent": run.unsent,
     }

@@ -77,14 +77,16 @@ class PodManager:
         return None if told["more"] else told["events"]
 
     async def metrics(self) -> dict[str, float]:
-        """Processor time of each `duty ...`, the longest `lag` of its loop, messages that were `lost`."""
-        found: defaultdict[str, float] = defaultdict(float, lag=0.0, lost=0.0)
+        """Processor time of each `duty ...`, the longest `lag` of its loop and `wait` of messages, and those that were `lost`."""
+        found: defaultdict[str, float] = defaultdict(float, lag=0.0, wait=0.0, lost=0.0)
         for family in text_string_to_metric_families(await self._get("/metrics")):
             for sample in family.samples:
                 if sample.name == "cwdp_manager_duty_seconds_total":
                     found[f"duty {sample.labels['duty']}"] += sample.value
                 elif sample.name == "cwdp_manager_loop_lag_seconds":
                     found["lag"] = sample.value
+                elif sample.name == "cwdp_manager_backlog_seconds":
+                    found["wait"] = sample.value
                 elif sample.labels.get("reason") == "lost_on_the_way":
                     found["lost"] += sample.value
         return dict(found)

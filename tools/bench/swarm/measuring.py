@@ -126,6 +126,7 @@ class _Watched:
                     messages_down_per_s=said[pod, 2],
                     bytes_down_per_s=said[pod, 3],
                     loop_lag_s=after[pod]["lag"],
+                    backlog_s=after[pod]["wait"],
                     lost_on_the_way=round(after[pod]["lost"] - metrics[pod]["lost"]),
                     moves=sum(host.moves for host in swarm.pod_hosts(pod)),
                     **await self._events(pod),

@@ -79,6 +79,7 @@ class PodRun:
     messages_down_per_s: float
     bytes_down_per_s: float
     loop_lag_s: float
+    backlog_s: float
     lost_on_the_way: int
     moves: int
     times_led: int | None

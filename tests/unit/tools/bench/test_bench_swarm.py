@@ -21,6 +21,7 @@ POD = PodRun(
     messages_down_per_s=10.0,
     bytes_down_per_s=6_400.0,
     loop_lag_s=0.2,
+    backlog_s=0.3,
     lost_on_the_way=0,
     moves=1,
     times_led=1,

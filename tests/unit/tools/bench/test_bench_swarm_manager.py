@@ -17,6 +17,8 @@ cwdp_manager_duty_seconds_total{duty="plan"} 2.5
 cwdp_manager_duty_seconds_total{duty="root"} 0.5
 # TYPE cwdp_manager_loop_lag_seconds gauge
 cwdp_manager_loop_lag_seconds 0.25
+# TYPE cwdp_manager_backlog_seconds gauge
+cwdp_manager_backlog_seconds 0.125
 # TYPE cwdp_bus counter
 cwdp_bus_total{reason="lost_on_the_way"} 3
 """
@@ -61,9 +63,9 @@ def test_events_are_those_of_its_whole_history_or_none(manager: PodManager) -> N
 def test_metrics_are_added_up_and_what_is_absent_is_nothing(manager: PodManager) -> None:
     answer: dict[str, Any] = {"events": [], "more": False}
     (_, found), _ = asyncio.run(asked(manager, answer))
-    assert found == {"duty plan": 2.5, "duty root": 0.5, "lag": 0.25, "lost": 3.0}
+    assert found == {"duty plan": 2.5, "duty root": 0.5, "lag": 0.25, "wait": 0.125, "lost": 3.0}
     (_, found), _ = asyncio.run(asked(manager, answer, metrics=""))
-    assert found == {"lag": 0.0, "lost": 0.0}
+    assert found == {"lag": 0.0, "wait": 0.0, "lost": 0.0}
 
 
 def test_it_is_of_its_pod_and_has_the_fleets_authority(manager: PodManager, tmp_path: Path) -> None:
