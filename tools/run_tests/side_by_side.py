@@ -1,0 +1,62 @@
+"""Run tiers one after the other, but for two that leave each other enough of the machine."""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+from tools.run_tests.table import Tier
+from tools.run_tests.tiers import Running
+
+LONG, PATIENT = "rdma", "unit"
+"""The virtual machine takes one and a half processors at most, for half an hour; unit tests wait for none but themselves."""
+
+NICENESS = 10
+"""What runs in the virtual machine is timed, so others give way."""
+
+GLANCE_S = 0.5
+
+
+def run_all(names: Sequence[str]) -> list[Tier]:
+    """Run tiers and checks to their ends, in their order.
+
+    Where both are named, the tier `LONG` is run beside `PATIENT`; what it prints is shown from when that has ended.
+    """
+    found: dict[str, Tier] = {}
+    for name in names:
+        if name == PATIENT and LONG in names:
+            found |= _beside_each_other()
+        elif name not in found:
+            found[name] = Running(name).run()
+    return [found[name] for name in names]
+
+
+def _beside_each_other() -> dict[str, Tier]:
+    with tempfile.TemporaryFile(buffering=0) as said, ThreadPoolExecutor(1) as executor:
+        long = Running(LONG, said=said)
+        ended = executor.submit(long.run)
+        try:
+            tiers = {PATIENT: Running(PATIENT, niceness=NICENESS).run()}
+            _show(said, ended)
+        except BaseException:
+            long.end()
+            raise
+        return tiers | {LONG: ended.result()}
+
+
+def _show(said: BinaryIO, ended: "Future[Tier]") -> None:
+    """Pass on what a tier prints until it has ended."""
+    with Path(f"/proc/self/fd/{said.fileno()}").open(
+        "rb"
+    ) as reader:  # with a place of its own to read on from
+        while True:
+            is_over = ended.done()
+            shutil.copyfileobj(reader, sys.stdout.buffer)
+            sys.stdout.flush()
+            if is_over:
+                return
+            time.sleep(GLANCE_S)
