@@ -14,6 +14,9 @@ from manager.probing.probe_graph import GraphNic, Pairs, build
 
 FIRST_PORT = 49152
 PORT_MASK = 0x3FFF
+_DRAWN = tuple(range(FIRST_PORT, FIRST_PORT + PORT_MASK + 1))
+"""Those that may be drawn, for all pairs the same objects: of a large fleet a million are kept."""
+
 MOST_AHEAD = 2**32
 """Versions: a change of every host's document each millisecond for 50 days."""
 
@@ -285,7 +288,7 @@ def draw_ports(key: bytes, count: int) -> list[int]:
     while len(ports) < count:
         digest = blake2b(key, digest_size=64, salt=turn.to_bytes(2, "little")).digest()
         for drawn in struct.unpack("<32H", digest):
-            ports[FIRST_PORT + (drawn & PORT_MASK)] = None
+            ports[_DRAWN[drawn & PORT_MASK]] = None
             if len(ports) == count:
                 break
         turn += 1
