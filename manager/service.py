@@ -407,7 +407,7 @@ class Manager:
                 with self.duties.of(PLAN):
                     self._direct(self.state.plan(started))
                 took_s = self.duties.spent_s(PLAN) - before_s
-                due_s = started + max(self.state.report_interval_s, took_s / self.duties.room(PLAN_SHARE))
+                due_s = started + max(self.state.pace.interval_s, took_s / self.duties.room(PLAN_SHARE))
             await asyncio.sleep(PLAN_GLANCE_S)
 
     async def _follow_loop(self) -> None:
@@ -419,7 +419,7 @@ class Manager:
     async def _clock_loop(self) -> None:
         while True:
             started = time.monotonic()
-            if self.state.clock.is_due(started + CLOCK_INTERVAL_S / 2, self.state.report_interval_s / 2):
+            if self.state.clock.is_due(started + CLOCK_INTERVAL_S / 2, self.state.pace.interval_s / 2):
                 async with self._busy:
                     await self._solve()
             took_s = time.monotonic() - started
@@ -459,7 +459,7 @@ class Manager:
                 async with self._busy:
                     with self.duties.of("keep members"):
                         self.state.expire(started)
-                self._direct(self.state.overtaken())
+                self._direct([*self.state.overtaken(), *self.state.keep_up(self.backlog.waits_s, started)])
                 self.bus.documents.put_whole()
                 started = time.monotonic()  # once a second puts no graph off
             members, elsewhere = self.state.probeable(started), self.state.members.elsewhere

@@ -9,7 +9,6 @@ import numpy as np
 
 from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
-    DEFAULT_REPORT_INTERVAL_S,
     BounceOrder,
     Desired,
     Event,
@@ -61,7 +60,7 @@ from manager.planner.planner import Planner
 from manager.planner.steering_state import SteerParts
 from manager.pods.timelines import OtherTimelines
 from manager.probing.between_pods import Between
-from manager.probing.pace import paths_of_pair, report_interval_s
+from manager.probing.pace import Pace, paths_of_pair
 from manager.probing.probe_graph import Pairs
 from manager.probing.schedule import Documents, EdgeMaker, Member, build_pairs
 from manager.queue_pairs.traffic import Traffic
@@ -130,15 +129,11 @@ class FleetState:
         )
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self._hosts_probed: set[str] = set()
-        self.leads, self.leader = True, Leader()
-        self.first_plan = FirstPlan()
+        self.leads, self.leader, self.starts = True, Leader(), identity.starts
+        self.first_plan, self.probed_before = FirstPlan(), ProbedBefore()
         self._taken_up: dict[str, list[ProbeEdge]] | None = None
-        self.probed_before = ProbedBefore()
-        self.starts = identity.starts
         self._edges: dict[str, list[ProbeEdge]] | None = None
-        self.report_interval_s = DEFAULT_REPORT_INTERVAL_S
-        self._documents = Documents()
-        self._steer_parts = SteerParts()
+        self.pace, self._documents, self._steer_parts = Pace(), Documents(), SteerParts()
         self._sequences, self._departed, self.namesakes = Sequences(), Departed(), Namesakes()
         self._addresses = AddressBook(self.members, self.watch.windows)
 
@@ -247,10 +242,8 @@ class FleetState:
         ours = self.members.ours
         self.clock.hear(report, ours, now_s, self.members.elsewhere.hosts)
         self.timelines.hear(report, ours, now_s)
-        told = report.discipline
-        if told is not None and not self.clock_events.disciplines.hear(
-            report.host, report.boot_id, told, now_s
-        ):
+        told, hear = report.discipline, self.clock_events.disciplines.hear
+        if told is not None and not hear(report.host, report.boot_id, told, now_s):
             self.reports["discipline_not_sane"] += 1
         ahead_of = self.timelines.ahead_at(report, ours)
         self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s, ahead_of)
@@ -343,14 +336,24 @@ class FleetState:
         if self._taken_up is not None:
             self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
-        self.report_interval_s = report_interval_s(len(members), self.report_interval_s)
+        self.pace.follow(len(members))
         self._edge_maker.paths = paths_of_pair(len(members), self._probes.paths, self._edge_maker.paths)
-        self.watch.keep_pace(self.report_interval_s)
-        self.discovery.order_interval_s = self.report_interval_s
+        self._keep_pace()
         self._graph = (members, pairs) if between is None else between.joined(members, pairs)
         self._hosts_probed = {host for host, _ in members}
         self._choose_edges()
         return self.documents()
+
+    def keep_up(self, waits_s: float, now_s: float) -> list[Desired]:
+        """The documents that change as what hosts tell waits for so long now; see `Pace`."""
+        if not self.pace.keep_up(waits_s, now_s):
+            return []
+        self._keep_pace()
+        return self.documents()
+
+    def _keep_pace(self) -> None:
+        self.watch.keep_pace(self.pace.interval_s)
+        self.discovery.order_interval_s = self.pace.interval_s
 
     @property
     def fabric(self) -> Fabric:
@@ -432,7 +435,7 @@ class FleetState:
             self._wanted_edges(),
             leader=self.leader,
             roce=self._roce,
-            report_interval_s=self.report_interval_s,
+            report_interval_s=self.pace.interval_s,
             overrides=self.overrides,
             planner=self.planner,
             by_lids=self.ib_spreads.told,

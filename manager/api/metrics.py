@@ -290,6 +290,8 @@ class FleetCollector:
             "The longest that what hosts told waited to be read.",
             0.0 if backlog is None else backlog.worst_s,
         )
+        interval_s = self._sources.state.pace.interval_s
+        yield gauge("cwdp_manager_report_interval_seconds", "From one report to the next.", interval_s)
         duties = self._sources.duties.seconds
         yield counters("cwdp_manager_duty_seconds", "Processor time by duty.", "duty", duties)
         yield counter("cwdp_manager_loop_late_seconds", "By how much it came late, in all.", watch.late_s)

@@ -233,7 +233,8 @@ class Leader(NamedTuple):
 class Desired(Struct, frozen=True, kw_only=True):
     """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it.
 
-    `report_interval_s` is how often its agent reports, and probes by window twice as often: longer in a large fleet.
+    `report_interval_s` is how often its agent reports, and probes by window twice as often: longer in a large fleet, or while
+    the manager is behind.
     `epoch` and `led_since_s` tell which `Leader` it is from: what an earlier one says counts no more. Where `parts` is not 0
     the document itself lies in so many parts (`cwdp.shared.bus.desired.documents`).
     """

@@ -3,6 +3,7 @@
 import pytest
 
 from cwdp.agent.pace import Pace
+from manager.probing.pace import Pace as ManagerPace
 from manager.probing.pace import paths_of_pair, report_interval_s
 
 LOOK_S = 0.125
@@ -64,6 +65,27 @@ def test_a_large_fleet_reports_less_often_and_does_not_go_to_and_fro() -> None:
         0.5,
         0.25,
     ]
+
+
+def test_agents_report_more_seldom_while_the_manager_is_behind_and_not_for_a_moment_of_it() -> None:
+    pace = ManagerPace()
+    pace.follow(2_048)
+
+    def turned(waits_s: float, seconds: range) -> list[int]:
+        return [second for second in seconds if pace.keep_up(waits_s, float(second))]
+
+    assert turned(0.1, range(10)) == []
+    assert turned(2.0, range(10, 15)) == []
+    assert turned(0.9, range(15, 16)) == []
+    assert turned(2.0, range(16, 100)) == [21]
+    assert pace.interval_s == 1.5
+    pace.follow(10)
+    assert pace.interval_s == 0.375
+    assert turned(0.5, range(100, 300)) == []
+    assert turned(0.1, range(300, 350)) == []
+    assert turned(0.3, range(350, 351)) == []
+    assert turned(0.1, range(351, 500)) == [411]
+    assert pace.interval_s == 0.25
 
 
 def test_a_pair_of_a_large_fleet_probes_over_fewer_paths_and_does_not_go_to_and_fro() -> None:

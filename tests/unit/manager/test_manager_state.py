@@ -12,7 +12,15 @@ from fakes import hello, nic, path_stat, ud_nic
 from cwdp.errors import ConfigError, ManagerError
 from cwdp.shared.addresses import IbPort, PortLids
 from cwdp.shared.bus.edges import EdgeFit, fit_rows, path_rows
-from cwdp.shared.bus.messages import ClockLine, Event, Hello, ProbeEdge, Report, UdAddress
+from cwdp.shared.bus.messages import (
+    DEFAULT_REPORT_INTERVAL_S,
+    ClockLine,
+    Event,
+    Hello,
+    ProbeEdge,
+    Report,
+    UdAddress,
+)
 from manager.clock.timeline import Identity, is_running, load_identity
 from manager.config import ManagerConfig, ProbeSettings, host_port, load
 from manager.hosts.counters import CounterTotals
@@ -252,6 +260,19 @@ def test_nothing_is_planned_before_it_can_be_told(monkeypatch: pytest.MonkeyPatc
     assert state.may_plan(2.0)
     state.plan(2.0)
     assert planned == [2.0]
+
+
+def test_hosts_are_told_to_report_more_seldom_while_the_manager_is_behind() -> None:
+    state = _state()
+    members = state.probeable(0.0)
+    told = state.schedule(members, state.build_graph(members))
+    assert {document.report_interval_s for document in told} == {DEFAULT_REPORT_INTERVAL_S}
+    assert [document for second in range(5) for document in state.keep_up(2.0, float(second))] == []
+    told = state.keep_up(2.0, 5.0)
+    assert {document.host for document in told} == {"a", "b"}
+    assert {document.report_interval_s for document in told} == {1.5 * DEFAULT_REPORT_INTERVAL_S}
+    state.stand_by()
+    assert [document for second in range(6, 90) for document in state.keep_up(0.0, float(second))] == []
 
 
 def test_the_timeline_outlives_a_restart(tmp_path: Path) -> None:
