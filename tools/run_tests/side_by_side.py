@@ -1,4 +1,4 @@
-"""Run tiers one after the other, but for two that leave each other enough of the machine."""
+"""Run tiers one after the other, but for one that leaves others enough of the machine."""
 
 import shutil
 import sys
@@ -12,8 +12,9 @@ from typing import BinaryIO
 from tools.run_tests.table import Tier
 from tools.run_tests.tiers import Running
 
-LONG, PATIENT = "rdma", "unit"
-"""The virtual machine takes one and a half processors at most, for half an hour; unit tests wait for none but themselves."""
+LONG, PATIENT = "rdma", ("unit", "kernel", "page")
+"""The virtual machine takes little more than one processor, for half an hour; the others need no more than the other one. Those of
+labs need the machine for themselves."""
 
 NICENESS = 10
 """What runs in the virtual machine is timed, so others give way."""
@@ -24,23 +25,24 @@ GLANCE_S = 0.5
 def run_all(names: Sequence[str]) -> list[Tier]:
     """Run tiers and checks to their ends, in their order.
 
-    Where both are named, the tier `LONG` is run beside `PATIENT`; what it prints is shown from when that has ended.
+    Those of `PATIENT` are run beside `LONG` where that is named; what it prints is shown from when they have ended.
     """
     found: dict[str, Tier] = {}
+    beside = [name for name in names if name in PATIENT] if LONG in names else []
     for name in names:
-        if name == PATIENT and LONG in names:
-            found |= _beside_each_other()
+        if name in beside and name not in found:
+            found |= _beside_each_other(beside)
         elif name not in found:
             found[name] = Running(name).run()
     return [found[name] for name in names]
 
 
-def _beside_each_other() -> dict[str, Tier]:
+def _beside_each_other(patient: Sequence[str]) -> dict[str, Tier]:
     with tempfile.TemporaryFile(buffering=0) as said, ThreadPoolExecutor(1) as executor:
         long = Running(LONG, said=said)
         ended = executor.submit(long.run)
         try:
-            tiers = {PATIENT: Running(PATIENT, niceness=NICENESS).run()}
+            tiers = {name: Running(name, niceness=NICENESS).run() for name in patient}
             _show(said, ended)
         except BaseException:
             long.end()
