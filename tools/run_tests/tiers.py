@@ -31,6 +31,7 @@ TESTS = {
     "rdma": ("-s", "tests/rdma"),  # what the virtual machine prints is passed on
     "packages": ("tests/packages",),
 }
+TOLD_AGAIN_S = 1.0
 SLOWEST = ("--durations", "12", "--durations-min", "10")
 """Each tier says where its time went."""
 
@@ -66,11 +67,15 @@ class Running:
         return Tier(self._name, status, time.monotonic() - began, self._processor_s, results)
 
     def end(self) -> None:
-        """Have it end early, in another thread than the one that runs it."""
+        """Have it end early, in another thread than the one that runs it.
+
+        Pytest takes the end of a test that starts a program for that test's only, and goes on with the next.
+        """
         self._is_ending = True
-        if self._process is not None:
+        while (process := self._process) is not None:
             with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
+                os.kill(process.pid, signal.SIGTERM)
+            time.sleep(TOLD_AGAIN_S)
 
     def _say(self, what: str) -> None:
         if self._said is None:
