@@ -145,6 +145,7 @@ class Manager:
             on_change=self._on_bus_change,
             confirm=self._confirm,
             on_trouble=self._note_unwritten,
+            hears_much=True,
         )
         self.backlog = Backlog(self.bus)
         self.duties.waits_s = lambda: self.backlog.waits_s

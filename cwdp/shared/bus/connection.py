@@ -75,6 +75,7 @@ class Bus:
         on_change: called with True when a session is ready and with False when it has ended.
         confirm: asked before a document is written where somebody else has written one; see `DocumentWriter`.
         on_trouble: told of documents that cannot be written.
+        hears_much: whether so much comes that answers to pings may have to wait behind it.
 
     Attributes:
         pod: that it was given.
@@ -93,6 +94,7 @@ class Bus:
         on_change: Callable[[bool], None] | None = None,
         confirm: Callable[[], Awaitable[bool]] | None = None,
         on_trouble: Trouble | None = None,
+        hears_much: bool = False,
     ) -> None:
         self.url = url
         self._servers = Servers(url)
@@ -104,7 +106,7 @@ class Bus:
         self._credential, self._seal = credential, seal
         self._told_refusal = ""
         self._renewed = asyncio.Event()
-        self._on_change = on_change
+        self._on_change, self._hears_much = on_change, hears_much
         self._subscriptions: list[Subscription[Any]] = []
         self._watches: list[Watch] = []
         self.documents = DocumentWriter(
@@ -294,6 +296,7 @@ class Bus:
             timeout_s=timeout_s,
             on_error=self._on_error,
             on_closed=on_closed,
+            hears_much=self._hears_much,
         )
         subscriptions: list[Subscription[Any]] = [
             *self._subscriptions,

@@ -30,7 +30,7 @@ class RefusedError(nats.errors.Error):
     """A server does not let this credential in."""
 
 
-class _Client(Client):
+class _PatientClient(Client):
     """Takes each message for a sign of life: the answer to a ping comes behind what the server sent before it.
 
     That may be seconds of messages where a process has much to do. To leave the server then would lose them all, and add to it
@@ -54,8 +54,11 @@ async def dial(
     timeout_s: int = CONNECT_FIRST_S,
     on_error: Callable[[Exception], Awaitable[None]] = _ignore,
     on_closed: Callable[[], Awaitable[None]] = _ignore,
+    hears_much: bool = False,
 ) -> Client:
     """A connection that is ready; each step towards it may take `timeout_s`.
+
+    Who `hears_much` takes any message for a sign of life of its server.
 
     Raises:
         RefusedError: the server does not take the credential.
@@ -71,7 +74,7 @@ async def dial(
         require_tls()
         return base64.urlsafe_b64encode(credential.key.sign(nonce.encode())).rstrip(b"=")
 
-    client = _Client()
+    client = _PatientClient() if hears_much else Client()
     try:
         await client.connect(
             url,

@@ -11,7 +11,7 @@ from pathlib import Path
 import nats.errors
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, authority, bus_server, connect_as, connect_as_manager, credential_of
+from bus_fakes import POD, authority, bus_server, connect_as, credential_of
 from fakes import until
 from nats.aio.msg import Msg
 
@@ -145,10 +145,9 @@ async def test_who_reads_slowly_keeps_its_connection_though_answers_to_pings_com
 ) -> None:
     """They come behind messages that wait to be read, for longer than a server may say nothing."""
     async with bus_server(tmp_path) as server:
-        sender, reader = (
-            await connect_as(server.url, credential_of("h1")),
-            await connect_as_manager(server.url),
-        )
+        sender = await connect_as(server.url, credential_of("h1"))
+        manager = authority().manager_credential("test")
+        reader = await dial(server.url, manager, name="test", hears_much=True)
         subject = up(POD, "h1", "qp")
         read: list[int] = []
 
