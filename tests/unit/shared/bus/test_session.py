@@ -17,7 +17,14 @@ from nats.aio.msg import Msg
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.sealing import HostSeal
-from cwdp.shared.bus.session import PING_INTERVAL_S, PINGS_UNANSWERED, RefusedError, dial_any, hang_up
+from cwdp.shared.bus.session import (
+    PING_INTERVAL_S,
+    PINGS_UNANSWERED,
+    RefusedError,
+    dial,
+    dial_any,
+    hang_up,
+)
 from cwdp.shared.bus.subjects import up
 from cwdp.shared.identity import jwt
 from cwdp.shared.identity.credential import Credential
