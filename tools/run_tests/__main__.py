@@ -14,9 +14,8 @@ from rich.console import Console
 
 from tools.run_tests.memory import kept_in_memory
 from tools.run_tests.results import in_ci
-from tools.run_tests.side_by_side import run_all
 from tools.run_tests.table import CHECKS, report
-from tools.run_tests.tiers import TESTS
+from tools.run_tests.tiers import TESTS, run
 
 
 def _exit(number: int, _frame: FrameType | None) -> None:
@@ -33,7 +32,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _exit)
     try:
         with nullcontext() if "packages" in names else kept_in_memory():  # whole systems are too large for it
-            tiers = run_all(names)
+            tiers = [run(name) for name in names]
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     print()

@@ -35,7 +35,7 @@ TIMERS = {"19": ("waits", "goes back"), "21": tuple(ARMS)}
 """2.1 s and 8.6 s (IBTA 9.7.6.1.3). Shorter ones run out by themselves here, where everything takes so much longer."""
 
 CUTS = 2
-MESSAGES = 1_440
+MESSAGES = 480
 """Enough to go on for longer than all cuts take, on a slow machine too."""
 HOLD_DOWN_NS = 500_000_000
 _FLOW_S = 1.0

@@ -188,7 +188,7 @@ def test_what_fails_in_few_files_is_run_once_more_by_itself(
     monkeypatch.setenv("PYTHONPATH", str(Path(tiers.__file__).parents[2]))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(tiers.TESTS, "unit", ("-n", "2", "."))
-    tier = tiers.Running("unit").run()
+    tier = tiers.run("unit")
     assert tier.results is not None
     assert (tier.results.failed, len(tier.results.alone)) == (failed, alone)
     assert tier.failed(ci=True) == failed
@@ -205,7 +205,7 @@ def test_a_worker_that_ends_in_the_midst_of_a_test_has_failed(tmp_path: Path, st
 
 def test_a_tier_that_ends_early_has_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiers, "_pytest", lambda *_: ["sh", "-c", "kill -9 $$"])
-    assert tiers.Running("unit").run().results is None
+    assert tiers.run("unit").results is None
 
 
 @pytest.mark.parametrize(
