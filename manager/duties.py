@@ -56,7 +56,7 @@ class Duties:
 
         What is done seldom is late; what is not heard in time is lost, hosts with it.
         """
-        return share * max(LEAST_OF_SHARE, min(1.0, PROMPT_S / max(self.waits_s(), PROMPT_S)))
+        return share * max(LEAST_OF_SHARE, PROMPT_S / max(self.waits_s(), PROMPT_S))
 
     def spent_s(self, *duties: str) -> float:
         """The processor time that some duties have taken until now."""

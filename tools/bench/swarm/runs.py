@@ -64,6 +64,7 @@ class PodRun:
         duties: its processor time by what for, in cores, the most first.
         messages_up_per_s, bytes_up_per_s: what its hosts said.
         messages_down_per_s, bytes_down_per_s: what they were told.
+        loop_lag_s, backlog_s: the longest that its loop stood still, and that what its hosts said waited, at the end.
         lost_on_the_way: reports that the manager found missing.
         moves: of queue pairs.
         times_led: how often a manager began to lead; None where its history does not tell.
