@@ -5,7 +5,10 @@ something is not, all of them have every one. That lasts for a while only: where
 overloaded, more pulses would make it worse.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.agent.liveness.plan import BACKUP_EVERY, DENSE_BELOW, Columns, Mask, Rows, TokenBucket, Watched
 from cwdp.dataplane.abi import PathState
@@ -14,6 +17,9 @@ BURST_TURNS, CALM_TURNS = 256, 8
 """Turns with more pulses than usual, of which one is given back for so many turns that needed none."""
 
 URGENT_FROM = 2
+
+Column = NDArray[np.uint64]
+_UP, _DOWN = int(PathState.UP), int(PathState.DOWN)
 
 
 class EveryPath:
@@ -34,26 +40,34 @@ class EveryPath:
     def turn(self, _now_ns: int) -> tuple[Rows, bool]:
         """See `cwdp.agent.liveness.plan.Plan`; the second is True while something is not well."""
         self._turn += 1
-        rows = self._everything if self._takes_burst() or self._turn % BACKUP_EVERY == 0 else self._primary
-        return rows, self._bucket.left >= CALM_TURNS and bool(self._unanswered(1).any())
+        state, unanswered = self._columns.read("state"), self._columns.read("unanswered")
+        takes_burst = self._takes_burst(state, unanswered)
+        rows = self._everything if takes_burst or self._turn % BACKUP_EVERY == 0 else self._primary
+        return rows, self._bucket.left >= CALM_TURNS and _any(_unanswered(state, unanswered, 1))
 
     def between(self, _now_ns: int) -> Rows:
         """Those that may be found dead within the next few pulses."""
-        return np.flatnonzero(self._unanswered(URGENT_FROM))
+        return np.flatnonzero(
+            _unanswered(self._columns.read("state"), self._columns.read("unanswered"), URGENT_FROM)
+        )
 
-    def _takes_burst(self) -> bool:
+    def _takes_burst(self, state: Column, unanswered: Column) -> bool:
         """Whether this turn has more pulses than usual."""
-        is_down = self._is_primary & (self._columns.read("state") == PathState.DOWN)
-        if not (is_down.any() or self._unanswered(URGENT_FROM).any()):
+        is_down = self._is_primary & (state == _DOWN)
+        if not (_any(is_down) or _any(_unanswered(state, unanswered, URGENT_FROM))):
             self._bucket.fill(1)
         elif self._bucket.left >= CALM_TURNS:
             self._bucket.left -= CALM_TURNS
             return True
         return False
 
-    def _unanswered(self, least: int) -> Mask:
-        """The paths with so many unanswered pulses that have not been given up, and may be yet."""
-        unanswered = self._columns.read("unanswered")
-        is_up = self._columns.read("state") == PathState.UP
-        found: Mask = (unanswered >= least) & (unanswered < DENSE_BELOW) & is_up
-        return found
+
+def _unanswered(state: Column, unanswered: Column, least: int) -> Mask:
+    """The paths with so many unanswered pulses that have not been given up, and may be yet."""
+    found: Mask = (unanswered >= least) & (unanswered < DENSE_BELOW) & (state == _UP)
+    return found
+
+
+def _any(mask: NDArray[Any]) -> bool:
+    """As `mask.any()`, in a tenth of the time where there are few."""
+    return bool(np.count_nonzero(mask))

@@ -1,6 +1,8 @@
 """Which of a host's watched paths have a pulse now: every one where they are few (`everypath`), else a cover (`coveredpaths`)."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -85,3 +87,17 @@ class TokenBucket:
         allowed = rows[: max(0, int(self.left - kept * self._most))]
         self.left -= len(allowed)
         return allowed
+
+
+def parted(rows: Rows, starts: Sequence[int]) -> Iterator[Rows]:
+    """The rows of each part of a table, counted from its first.
+
+    Args:
+        rows: of the whole table.
+        starts: where each part begins, and the end of the last one.
+    """
+    if len(starts) == 2:
+        yield rows
+        return
+    for start, stop in pairwise(starts):
+        yield rows[(rows >= start) & (rows < stop)] - start

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -22,7 +21,7 @@ from cwdp.agent.liveness.acknowledged import Acknowledged
 from cwdp.agent.liveness.announcements import Announcements
 from cwdp.agent.liveness.coveredpaths import CoveredPaths
 from cwdp.agent.liveness.everypath import BURST_TURNS, CALM_TURNS, EveryPath
-from cwdp.agent.liveness.plan import BURST_PULSES, Plan, Rows, TokenBucket
+from cwdp.agent.liveness.plan import BURST_PULSES, Plan, Rows, TokenBucket, parted
 from cwdp.agent.liveness.pulses import COUNTERS, PulseOrder, Pulses
 from cwdp.agent.liveness.watchedpaths import HostPaths, NicPaths, Way, WayKey
 from cwdp.agent.orders import Orders
@@ -89,7 +88,7 @@ class PulseHost:
         )
         self._dead_after_ns, self._seen = 0, (0, list[int]())
         self._plan: Plan | None = None
-        self._starts = np.zeros(1, dtype=np.intp)
+        self._starts = [0]
 
     @property
     def has_paths(self) -> bool:
@@ -136,11 +135,9 @@ class PulseHost:
             self._send(self._plan.between(now_ns))
 
     def _send(self, rows: Rows) -> None:
-        nics = [nic for nic in self._nics.values() if len(nic.pulses.numbers)]
-        for nic, (start, stop) in zip(nics, pairwise(self._starts), strict=True):
-            chosen = rows[(rows >= start) & (rows < stop)]
-            if len(chosen):
-                nic.pulses.send(chosen - start)
+        pulses = [nic.pulses for nic in self._nics.values() if len(nic.pulses.numbers)]
+        for each, chosen in zip(pulses, parted(rows, self._starts), strict=True):
+            each.send(chosen)
 
     def _refresh(self, order: PulseOrder, now_ns: int) -> bool:
         if order not in self._nics:
@@ -156,8 +153,8 @@ class PulseHost:
 
     def _plan_anew(self) -> Plan | None:
         paths = HostPaths([nic.paths() for nic in self._nics.values()])
-        self._starts = paths.starts
-        if not paths.starts[-1]:
+        self._starts = paths.starts.tolist()
+        if not self._starts[-1]:
             return None
         watched = paths.watched(self._ways)
         if watched.fits(self._turn_ns):

@@ -7,12 +7,14 @@ to say. Answers are the dataplane's to judge; what is read of them here only cho
 
 import socket
 from collections import Counter
+from itertools import accumulate
 from typing import Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.agent.liveness.plan import parted
 from cwdp.agent.liveness.replyports import PORTS, ReplyTurns, draw_ports
 from cwdp.agent.probing import packets
 from cwdp.agent.probing.sender import MAX_BATCH, BatchSender, Signing
@@ -76,8 +78,9 @@ class _Ring:
 
     def send(self, chosen: NDArray[np.intp], seq: int) -> int:
         """Send a pulse over each chosen path, the first one with this number; returns how many were sent."""
-        rows = self._turn[chosen] * len(self.numbers) + chosen
-        self._turn[chosen] = (self._turn[chosen] + 1) % PORTS
+        turn = self._turn[chosen]
+        rows = turn * len(self.numbers) + chosen
+        self._turn[chosen] = (turn + 1) % PORTS
         self._seq[rows] = np.arange(seq, seq + len(rows)) % SEQ_END
         return sum(
             self.sender.send_rows(rows[start : start + MAX_BATCH])[0]
@@ -135,6 +138,7 @@ class Pulses:
         self._next_seq = int(rng.integers(0, SEQ_END))
         self._watched = b""
         self._rings: list[_Ring] = []
+        self._starts = [0]
         self.numbers = np.zeros(0, dtype=np.intp)
 
     def refresh(self, now_ns: int) -> bool:
@@ -163,10 +167,7 @@ class Pulses:
 
     def send(self, chosen: NDArray[np.intp]) -> None:
         """Send a pulse over each chosen path, by its place in `numbers`."""
-        first = 0
-        for ring in self._rings:
-            places = chosen[(chosen >= first) & (chosen < first + len(ring.numbers))] - first
-            first += len(ring.numbers)
+        for ring, places in zip(self._rings, parted(chosen, self._starts), strict=True):
             if len(places):
                 sent = ring.send(places, self._next_seq)
                 self._counters["pulses_sent"] += sent
@@ -202,4 +203,5 @@ class Pulses:
         self._rings = [
             _Ring(self._order, self._tables, paths, self._rng) for paths in by_family.values() if paths
         ]
+        self._starts = list(accumulate((len(ring.numbers) for ring in self._rings), initial=0))
         self.numbers = np.concatenate([np.zeros(0, np.intp), *(ring.numbers for ring in self._rings)])

@@ -65,7 +65,8 @@ class HostPaths:
 
     def read(self, name: str) -> NDArray[np.uint64]:
         """See `cwdp.agent.liveness.plan.Columns`."""
-        return np.concatenate([nic.table[name][nic.numbers] for nic in self._nics])
+        columns = [nic.table[name][nic.numbers] for nic in self._nics]
+        return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
     def heard(self) -> tuple[Mask, Mask]:
         """See `cwdp.agent.liveness.plan.Columns`."""
