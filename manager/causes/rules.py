@@ -40,6 +40,9 @@ LEFT = (*GONE, "lossy")
 
 ABOUT_HOSTS = ("slow_sender", "slow_receiver")
 
+OF_THE_HOUR = "flapping"
+"""Told for long after a link is well again; while it is gone, that is found of it as well."""
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -116,6 +119,8 @@ def explain(case: Case) -> Cause | None:
 def _fault(case: Case) -> Cause | None:
     """What cwdp's probes have found, on the job's way; what nothing goes over any more as well, if something went over it then."""
     for finding in case.links.findings:
+        if finding.kind == OF_THE_HOUR:
+            continue
         flows = _of_host(case, finding) if finding.kind in ABOUT_HOSTS else _over_lately(case, finding)
         resent = case.resent_share(flows)
         if flows and (finding.kind in GONE or case.is_slower or resent > LOSING_SHARE):

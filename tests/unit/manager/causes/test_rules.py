@@ -100,6 +100,17 @@ def test_a_lossy_link_is_no_cause_for_a_job_that_loses_nothing_or_does_not_cross
     assert found.kind == "unknown"
 
 
+def test_a_link_that_flapped_within_the_hour_explains_nothing_now_but_does_while_it_is_gone() -> None:
+    """A job whose packets are sent again for another reason was told of such a link for as long as it was called so."""
+    resent = {flow: 100 for flow in RING if flow.src == "h2/nic0"}
+    one, flapped = job(resent=resent), finding("flapping", "l1", "s1")
+    assert explain(case(one, links(findings=[flapped]))) is None
+    found = explain(case(one, links(findings=[flapped, finding("silent", "l1", "s1")])))
+    assert found is not None
+    assert (found.kind, found.subject) == ("link", "l1 - s1")
+    assert found.evidence[0].startswith("silent")
+
+
 def test_a_silent_link_that_the_job_went_over_though_it_has_left_it() -> None:
     one = job()
     one.lately.lasted_ns[3] += 90_000_000
