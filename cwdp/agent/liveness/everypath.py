@@ -5,8 +5,6 @@ something is not, all of them have every one. That lasts for a while only: where
 overloaded, more pulses would make it worse.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,16 +38,18 @@ class EveryPath:
     def turn(self, _now_ns: int) -> tuple[Rows, bool]:
         """See `cwdp.agent.liveness.plan.Plan`; the second is True while something is not well."""
         self._turn += 1
-        state, unanswered = self._columns.read("state"), self._columns.read("unanswered")
+        state, unanswered = self._read()
         takes_burst = self._takes_burst(state, unanswered)
         rows = self._everything if takes_burst or self._turn % BACKUP_EVERY == 0 else self._primary
         return rows, self._bucket.left >= CALM_TURNS and _any(_unanswered(state, unanswered, 1))
 
     def between(self, _now_ns: int) -> Rows:
         """Those that may be found dead within the next few pulses."""
-        return np.flatnonzero(
-            _unanswered(self._columns.read("state"), self._columns.read("unanswered"), URGENT_FROM)
-        )
+        return np.flatnonzero(_unanswered(*self._read(), URGENT_FROM))
+
+    def _read(self) -> tuple[Column, Column]:
+        """The state of each path, and how many of its pulses are unanswered."""
+        return self._columns.read("state"), self._columns.read("unanswered")
 
     def _takes_burst(self, state: Column, unanswered: Column) -> bool:
         """Whether this turn has more pulses than usual."""
@@ -68,6 +68,6 @@ def _unanswered(state: Column, unanswered: Column, least: int) -> Mask:
     return found
 
 
-def _any(mask: NDArray[Any]) -> bool:
-    """As `mask.any()`, in a tenth of the time where there are few."""
+def _any(mask: Mask) -> bool:
+    """As `mask.any()`, in less time where there are few."""
     return bool(np.count_nonzero(mask))
