@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
+from manager.causes.rules import SLOWER_SHARE
 from tools.experiments.collectives.jobs import make_jobs
 from tools.lab.topology import Topology
 from tools.roce.collective.plan import Plan, plan_collective, rank_ends
@@ -45,6 +46,9 @@ ACCEPTED: Mapping[Kind, tuple[str, ...]] = {
     "processor": ("host",),
 }
 """What `cwdp why` may call each."""
+
+OUTCOMES = "right", "late", "missed", "wrong", "spared"
+NOT_INFERRED = "no job was inferred"
 
 Json = dict[str, Any]
 
@@ -131,10 +135,11 @@ class Verdict:
     Attributes:
         trouble: what was done to it.
         outcome: `right`, `late` (right, but not within the time), `missed`, `wrong` (another cause was told, and not the
-            right one before).
+            right one before), `spared` (nothing was told of a rival that cost the job nothing).
         after_s: from where it could be seen to where it was told; None where it was not.
         said: the causes that were told, in order.
         others: how many of these were not right, `unknown` not among them.
+        longer: by how much of itself an iteration took longer meanwhile, as the ranks say; None where that is not known.
     """
 
     trouble: Trouble
@@ -142,10 +147,17 @@ class Verdict:
     after_s: float | None
     said: Sequence[str] = field(default_factory=list)
     others: int = 0
+    longer: float | None = None
 
 
 def judge(
-    trouble: Trouble, topology: Topology, causes: Iterable[Json], since_s: float, within_s: float
+    trouble: Trouble,
+    topology: Topology,
+    causes: Iterable[Json],
+    since_s: float,
+    within_s: float,
+    *,
+    longer: float | None = None,
 ) -> Verdict:
     """Hold what was told against what was done.
 
@@ -155,6 +167,7 @@ def judge(
         causes: as `/v1/causes` has them.
         since_s: when it could be seen first, since 1970.
         within_s: in time is what was told so soon after.
+        longer: as in `Verdict`.
     """
     told = sorted((row for row in causes if row["start_s"] >= since_s), key=lambda row: row["number"])
     right = [row for row in told if _is_right(trouble, topology, row)]
@@ -165,8 +178,40 @@ def judge(
         outcome = "right" if after_s <= within_s else "late"
     if others and (after_s is None or others[0]["number"] < right[0]["number"]):
         outcome = "wrong"
+    is_spared = trouble.kind == "rival" and longer is not None and longer <= SLOWER_SHARE
+    if outcome == "missed" and is_spared:
+        outcome = "spared"
     said = [f"{row['kind']} {row['subject']}" for row in told]
-    return Verdict(trouble, outcome, after_s, said, len(others))
+    return Verdict(trouble, outcome, after_s, said, len(others), longer)
+
+
+def not_inferred(trouble: Trouble) -> Verdict:
+    """Where the manager knew nothing of the job."""
+    return Verdict(trouble, "missed", None, [NOT_INFERRED])
+
+
+def longer_share(
+    iterations: Iterable[Json], before_ns: tuple[int, int], meanwhile_ns: tuple[int, int]
+) -> float | None:
+    """By how much of itself the median iteration took longer in one time than in another.
+
+    Args:
+        iterations: of a job, with `start_ns` and `end_ns`.
+        before_ns: from and to; those wholly within count.
+        meanwhile_ns: the time that is looked at.
+    """
+    rows = list(iterations)
+
+    def took_ns(span_ns: tuple[int, int]) -> list[int]:
+        start_ns, end_ns = span_ns
+        return [
+            row["end_ns"] - row["start_ns"]
+            for row in rows
+            if start_ns <= row["start_ns"] and row["end_ns"] <= end_ns
+        ]
+
+    before, meanwhile = took_ns(before_ns), took_ns(meanwhile_ns)
+    return median(meanwhile) / median(before) - 1 if before and meanwhile else None
 
 
 def has_right(trouble: Trouble, topology: Topology, causes: Iterable[Json]) -> bool:
@@ -194,7 +239,8 @@ def summarise(kind: Kind, verdicts: Sequence[Verdict]) -> Json:
     return {
         "kind": kind,
         "cases": len(mine),
-        **{outcome: outcomes.count(outcome) for outcome in ("right", "late", "missed", "wrong")},
+        **{outcome: outcomes.count(outcome) for outcome in OUTCOMES},
+        "to_tell": len(mine) - outcomes.count("spared"),
         "others": sum(each.others for each in mine),
         "after_p50_s": round(median(times), 1) if times else None,
         "after_max_s": round(max(times), 1) if times else None,

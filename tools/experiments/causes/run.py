@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit, progress
 from tools.experiments.causes.cases import Cases, Times
-from tools.experiments.causes.model import KINDS, Kind, Setting, Verdict, summarise
+from tools.experiments.causes.model import KINDS, OUTCOMES, Kind, Setting, Verdict, summarise
 from tools.experiments.fleets import running_fleet
 from tools.experiments.options import JSON, fabric_options
 from tools.experiments.report import describe_lab, new_table
@@ -113,14 +113,19 @@ def run_causes(
 
 def _shown(verdict: Verdict) -> str:
     after = "" if verdict.after_s is None else f" after {verdict.after_s:.1f} s"
-    return f"{verdict.outcome}{after}; said: {', '.join(verdict.said) or 'nothing'}"
+    longer = "" if verdict.longer is None else f", {verdict.longer:+.0%}"
+    return f"{verdict.outcome}{after}{longer}; said: {', '.join(verdict.said) or 'nothing'}"
 
 
 def _render(result: dict[str, Any]) -> RenderableType:
-    table = new_table("CAUSE", ("CASES", "RIGHT", "LATE", "MISSED", "WRONG", "OTHERS", "P50 S", "MAX S"))
+    columns = "cases", *OUTCOMES, "others"
+    table = new_table("CAUSE", (*(name.upper() for name in columns), "P50 S", "MAX S"))
     for row in result["kinds"]:
-        numbers = (row[key] for key in ("cases", "right", "late", "missed", "wrong", "others"))
+        numbers = (row[key] for key in columns)
         times = ("-" if row[key] is None else f"{row[key]:.1f}" for key in ("after_p50_s", "after_max_s"))
         table.add_row(row["kind"], *map(str, numbers), *times)
-    text = f"RIGHT: told within {result['within_s']:.0f} s; OTHERS: causes told that were not there, besides unknown"
+    text = (
+        f"RIGHT: told within {result['within_s']:.0f} s; SPARED: a rival that cost the job nothing, and nothing told; "
+        "OTHERS: causes told that were not there, besides unknown"
+    )
     return Group(table, text)

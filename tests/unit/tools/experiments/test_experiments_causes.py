@@ -5,7 +5,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tools.experiments.causes.model import KINDS, STALL, Kind, Setting, Trouble, draw, judge, summarise
+from tools.experiments.causes.model import (
+    KINDS,
+    STALL,
+    Kind,
+    Setting,
+    Trouble,
+    draw,
+    judge,
+    longer_share,
+    summarise,
+)
 from tools.experiments.causes.run import causes
 from tools.lab import LabSpec
 from tools.lab.topology import Topology
@@ -83,6 +93,27 @@ def test_of_a_healthy_job_nothing_is_to_be_said() -> None:
     assert outcome(trouble, row(1, "compute", "h1/nic0", 103.0, "h1/nic0")) == ("wrong", 1)
 
 
+def test_a_rival_is_spared_that_makes_no_iteration_longer_and_of_which_nothing_is_told() -> None:
+    def found(kind: Kind, longer: float | None, *rows: dict[str, Any]) -> str:
+        return judge(Trouble(kind), TOPOLOGY, rows, 100.0, 10.0, longer=longer).outcome
+
+    assert found("rival", 0.02) == "spared"
+    assert found("rival", 0.2) == found("rival", None) == found("cut", 0.02) == "missed"
+    assert found("rival", 0.02, row(1, "contention", "a > b", 104.0)) == "right"
+    assert found("rival", 0.02, row(1, "compute", "h1/nic0", 104.0, "h1/nic0")) == "wrong"
+    spared = judge(Trouble("rival"), TOPOLOGY, [], 100.0, 10.0, longer=0.0)
+    assert summarise("rival", [spared])["to_tell"] == 0
+
+
+def test_how_much_longer_iterations_are_is_by_those_wholly_within_a_time() -> None:
+    iterations = [
+        {"start_ns": start, "end_ns": end} for start, end in ((0, 100), (100, 200), (200, 350), (350, 470))
+    ]
+    assert longer_share(iterations, (0, 200), (200, 500)) == pytest.approx(0.35)
+    assert longer_share(iterations, (0, 200), (200, 400)) == pytest.approx(0.5)
+    assert longer_share(iterations, (0, 90), (200, 400)) is None
+
+
 def test_cases_are_summed_up_by_kind() -> None:
     trouble = Trouble("rival")
     found = [
@@ -95,6 +126,8 @@ def test_cases_are_summed_up_by_kind() -> None:
         "late": 0,
         "missed": 1,
         "wrong": 0,
+        "spared": 0,
+        "to_tell": 2,
         "others": 0,
         "after_p50_s": 4.0,
         "after_max_s": 4.0,
