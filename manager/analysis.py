@@ -22,7 +22,7 @@ DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 """Of a processor, that a loop may take at most."""
 
-JOBS_INTERVAL_S, JOBS_SHARE = 2.5, 0.15
+JOBS_INTERVAL_S, JOBS_SHARE = 1.0, 0.15
 """Jobs change slowly, so to infer them may take little; of a large fleet it takes a second, which is done bit by bit."""
 
 JOIN, WATCH, MIGRATE, MODELS, DISCOVERY = "join samples", "watch links", "migrate", "model links", "discover"
@@ -143,7 +143,7 @@ class Analysis:
             now_s = time.monotonic()
             with self._duties.of(CAUSES):
                 look = causes.due(named(watch.jobs), now_s, self._state.traffic.timeline_ns(now_s))
-            causes.take(await self._done(CAUSES, look, is_large=True))
+            causes.take(await self._done(CAUSES, look, is_large=True), now_s)
         except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
             _log.exception("jobs are not followed")
             watch.take([])

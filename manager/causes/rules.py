@@ -29,8 +29,9 @@ UNLIKE = 3.0
 LEAST_QUEUE_NS = 20_000.0
 MANY_SENDERS = 3
 
-BUSY_SHARE, BUSY_UNLIKE = 0.2, 2.0
-"""Of the time: so much more than on a job's other hosts programs wait where the processor is taken; and so many times as much."""
+BUSY_SHARE, BUSY_UNLIKE = 0.15, 5.0
+"""Of the time: so much longer than on a job's other hosts programs wait where the processor is taken; and so many times the median
+absolute deviation of these."""
 
 LEAST_HOSTS = 3
 
@@ -150,8 +151,10 @@ def _processor(case: Case) -> Cause | None:
     if len(waits) < LEAST_HOSTS:
         return None
     host = max(sorted(waits), key=waits.__getitem__)
-    others = float(np.median([share for other, share in waits.items() if other != host]))
-    if waits[host] < max(BUSY_SHARE, others + BUSY_SHARE, BUSY_UNLIKE * others):
+    shares = np.array([share for other, share in waits.items() if other != host])
+    others = float(np.median(shares))
+    apart = float(np.median(np.abs(shares - others)))
+    if waits[host] - others < max(BUSY_SHARE, BUSY_UNLIKE * apart):
         return None
     pauses = case.pauses
     late = [each for each in case.late if host_of(each.nic) == host]

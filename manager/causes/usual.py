@@ -1,5 +1,6 @@
 """How long iterations of jobs take at their best of late. Pure: time is an argument."""
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ REMEMBERED_S = 600.0
 ALIKE = 0.5
 """Of its queue pairs: so many were in another one before, if it is the same job or a part of it."""
 
-LASTS = 3
-"""So many looks in a row have to say so: where a job begins or is upset its iterations may be told wrongly for a moment."""
+LASTS_S = 5.0
+"""For so long looks in a row have to say so: where a job begins or is upset its iterations may be told wrongly for a moment."""
 
 
 @dataclass
@@ -42,8 +43,12 @@ class Usual:
     def of(self, job: Job) -> float | None:
         """The least that the medians of late did not exceed for a while, in ns; None where there are too few."""
         known = self._find(job)
-        took = [] if known is None else [ns for _, ns in known.took]
-        return min((max(took[i : i + LASTS]) for i in range(len(took) - LASTS + 1)), default=None)
+        if known is None:
+            return None
+        at_s, took_ns = zip(*known.took, strict=True)
+        ends = (bisect_left(at_s, since_s + LASTS_S) for since_s in at_s)
+        spans = (took_ns[first : end + 1] for first, end in enumerate(ends) if end < len(at_s))
+        return min(map(max, spans), default=None)
 
     def see(self, jobs: Collection[Job], now_s: float) -> None:
         """Take in how long jobs take now."""

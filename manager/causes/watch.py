@@ -19,10 +19,10 @@ from manager.faults.watch import FABRIC, Note
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 
-SEEN, UNKNOWN_SEEN = 2, 4
-"""So many looks in a row must say so before a cause is told that one look may see by chance; of one that no rule knows, which others may turn out to be."""
+SEEN_S, UNKNOWN_SEEN_S = 1.0, 7.5
+"""For so long looks in a row must say so before a cause is told that one look may see by chance; of one that no rule knows, which others may turn out to be."""
 
-GONE_LOOKS = 6
+GONE_S = 12.5
 HISTORY = 200
 LATELY_S = 20.0
 MOST_JOBS, MOST_CALLS = 64, 128
@@ -50,16 +50,20 @@ class Diagnosis:
         number: names it; 0 before it is told.
         cause: as it was seen last.
         jobs: their names.
-        start_s, end_s: the manager's wall clock; `end_s` is None while it lasts.
+        start_s, told_s, end_s: the manager's wall clock, when it was seen first, when it was told, and when it was over;
+            None before that.
+        seen_s: when it was seen first, by the monotonic clock.
+        missed_s: since when it is not seen, by the same; None while it is.
     """
 
     cause: Cause
     jobs: set[str]
     start_s: float
+    seen_s: float
     number: int = 0
+    told_s: float | None = None
     end_s: float | None = None
-    seen: int = 0
-    missed: int = 0
+    missed_s: float | None = None
 
 
 class _Known(NamedTuple):
@@ -123,25 +127,33 @@ class CauseWatch:
         known = _Known(dict(jobs), usual_ns, self.links_now(), waits, calls, timeline_ns)
         return partial(self._look, known, now_s)
 
-    def take(self, found: Found) -> None:
-        """These were seen."""
+    def take(self, found: Found, now_s: float) -> None:
+        """These were seen.
+
+        Args:
+            found: by a look.
+            now_s: the manager's monotonic clock at that look.
+        """
         for key, (cause, names) in found.items():
-            known = self._open.setdefault(key, Diagnosis(cause=cause, jobs=names, start_s=time.time()))
-            known.cause, known.missed, known.seen = cause, 0, known.seen + 1
+            known = self._open.setdefault(
+                key, Diagnosis(cause=cause, jobs=names, start_s=time.time(), seen_s=now_s)
+            )
+            known.cause, known.missed_s = cause, None
             known.jobs |= names
-            if not known.number and known.seen >= _looks(cause):
+            if not known.number and now_s - known.seen_s >= _lasts_s(cause):
                 self._last += 1
-                known.number = self._last
+                known.number, known.told_s = self._last, time.time()
                 self.note(FABRIC, "job_slow", described(known))
         for key in [key for key in self._open if key not in found]:
-            self._miss(key)
+            self._miss(key, now_s)
 
-    def _miss(self, key: Key) -> None:
+    def _miss(self, key: Key, now_s: float) -> None:
         known = self._open[key]
-        known.missed += 1
-        if not known.number or known.missed >= GONE_LOOKS:
+        known.missed_s = now_s if known.missed_s is None else known.missed_s
+        is_gone = now_s - known.missed_s >= GONE_S
+        if not known.number or is_gone:
             del self._open[key]
-        if known.number and known.missed >= GONE_LOOKS:
+        if known.number and is_gone:
             known.end_s = time.time()
             self.past.append(known)
             self.note(FABRIC, "job_slow_over", described(known))
@@ -178,11 +190,11 @@ class CauseWatch:
         return replace(links, lately={flow: frozenset(crossed) for flow, crossed in self._lately.items()})
 
 
-def _looks(cause: Cause) -> int:
-    """How many in a row must say so before a cause is told."""
+def _lasts_s(cause: Cause) -> float:
+    """For how long looks in a row must say so before a cause is told."""
     if cause.is_repeated:
-        return 1
-    return UNKNOWN_SEEN if cause.kind == "unknown" else SEEN
+        return 0.0
+    return UNKNOWN_SEEN_S if cause.kind == "unknown" else SEEN_S
 
 
 def _key(cause: Cause) -> Key:

@@ -11,8 +11,8 @@ from manager.jobs.steps import Steps
 from manager.queue_pairs.traffic import Traffic
 from manager.queue_pairs.verbs import VerbsStore
 
-LOOKED_INTO_EVERY = 24
-"""Every so many times it is found out anew who is together; not while packets are sent again, as that upsets the rhythm."""
+LOOKED_INTO_EVERY_S = 60.0
+"""So often it is found out anew who is together; not while packets are sent again, as that upsets the rhythm."""
 
 
 class JobWatch:
@@ -29,7 +29,7 @@ class JobWatch:
     def __init__(self, traffic: Traffic, members: Members) -> None:
         self.jobs: Sequence[Job] = ()
         self._traffic, self._members = traffic, members
-        self._turn = 0
+        self._looked_into_s = -LOOKED_INTO_EVERY_S
 
     def due(self, now_s: float) -> Steps[list[Job]] | None:
         """What infers them, from what is known now, each step in any thread; None where nothing is."""
@@ -40,10 +40,11 @@ class JobWatch:
             return None
         nics = self._members.nics_by_packed_address
         owners = owners_of(self._traffic.verbs, nics)
-        is_anew = self._turn % LOOKED_INTO_EVERY == 0 and not any(job.lately.loses for job in self.jobs)
-        before = () if is_anew else self.jobs
-        self._turn += 1
-        return infer(rings, nics, owners, now_ns, before)
+        is_due = now_s - self._looked_into_s >= LOOKED_INTO_EVERY_S
+        is_anew = is_due and not any(job.lately.loses for job in self.jobs)
+        if is_anew:
+            self._looked_into_s = now_s
+        return infer(rings, nics, owners, now_ns, () if is_anew else self.jobs)
 
     def take(self, jobs: Sequence[Job]) -> None:
         """These were inferred."""

@@ -44,5 +44,6 @@ def _row(found: Diagnosis) -> Json:
         "confidence": cause.confidence,
         "evidence": list(cause.evidence),
         "start_s": found.start_s,
+        "told_s": found.told_s,
         "end_s": found.end_s,
     }

@@ -129,9 +129,9 @@ class Cases:
             time.sleep(STEADY_S)
             for trouble in troubles:
                 used = self._used(trouble)
-                since_s = job.started_s if trouble.kind == "healthy" else time.time()
-                since_ns = time.monotonic_ns()
                 with self._troubled(trouble, used):
+                    since_s = job.started_s if trouble.kind == "healthy" else time.time()
+                    since_ns = time.monotonic_ns()
                     self._watch(trouble, since_s, since_s)
                     longer = job.longer(since_ns)
                 self._wait_until_quiet()
@@ -168,9 +168,7 @@ class Cases:
     def _told(self, since_s: float, started_s: float) -> list[Json]:
         """Causes that were told since a job was started; those before something could be seen count as told then."""
         rows = self._client.get("/v1/causes", {})["causes"]
-        return [
-            row | {"start_s": max(row["start_s"], since_s)} for row in rows if row["start_s"] >= started_s
-        ]
+        return [row | {"told_s": max(row["told_s"], since_s)} for row in rows if row["told_s"] >= started_s]
 
     def _known_at(self, trouble: Trouble) -> float | None:
         """Wait for the job's iterations; when they were known, since 1970. None if it takes too long."""

@@ -169,10 +169,10 @@ def judge(
         within_s: in time is what was told so soon after.
         longer: as in `Verdict`.
     """
-    told = sorted((row for row in causes if row["start_s"] >= since_s), key=lambda row: row["number"])
+    told = sorted((row for row in causes if row["told_s"] >= since_s), key=lambda row: row["number"])
     right = [row for row in told if _is_right(trouble, topology, row)]
     others = [row for row in told if row not in right and row["kind"] != "unknown"]
-    after_s = right[0]["start_s"] - since_s if right else None
+    after_s = right[0]["told_s"] - since_s if right else None
     outcome = "right" if trouble.kind == "healthy" else "missed"
     if after_s is not None:
         outcome = "right" if after_s <= within_s else "late"

@@ -31,7 +31,7 @@ from tools.sim.causes.drawn import MINE, Drawn
 from tools.sim.jobs.running import Call
 from tools.sim.jobs.world import EPOCH_NS
 
-LOOK_S = 2.5
+LOOK_S = 1.5
 TOLD_S = 0.3
 """So long after a burst or a call is over the manager knows of it."""
 
@@ -86,7 +86,7 @@ class Manager:
             infer = self._jobs.due(now_s)
             if infer is not None:
                 self._jobs.take(finish(infer))
-            self._causes.take(self._causes.due(named(self._jobs.jobs), now_s, self._now_ns)())
+            self._causes.take(self._causes.due(named(self._jobs.jobs), now_s, self._now_ns)(), now_s)
             found += [Told(now_s, each.cause) for each in self._causes.current if each.number > len(found)]
         return found
 

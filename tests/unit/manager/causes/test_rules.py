@@ -61,10 +61,18 @@ def test_a_host_whose_processor_is_taken(slow: Job) -> None:
     assert found.evidence[0] == "its programs waited for a processor in 60% of the last seconds"
 
 
+def test_a_host_whose_processor_is_taken_where_those_of_all_have_much_to_do() -> None:
+    busy = {"h1": 0.35, "h2": 0.37, "h3": 0.58, "h4": 0.38}
+    found = explain(case(job(late=LATE), links(), waits=busy))
+    assert found is not None
+    assert (found.kind, found.rank) == ("host", "h3/nic0")
+
+
 @pytest.mark.parametrize(
     "waits",
     [
         {},
+        {"h1": 0.3, "h2": 0.4, "h3": 0.58, "h4": 0.35},
         {"h3": 0.9},
         {"h1": 0.02, "h2": 0.03, "h3": 0.15, "h4": 0.02},
         {"h1": 0.6, "h2": 0.7, "h3": 0.8, "h4": 0.5},

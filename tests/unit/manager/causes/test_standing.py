@@ -15,7 +15,7 @@ from cwdp.shared.bus.collectives import (
 )
 from cwdp.shared.bus.packing import row_bytes
 from manager.causes.standing import HEARD_NS, STANDS_NS, StandingCause, standing_causes
-from manager.causes.watch import GONE_LOOKS, CauseWatch
+from manager.causes.watch import GONE_S, CauseWatch
 from manager.collectives.store import CollectiveStore
 from manager.jobs.inference import Job
 from manager.jobs.membership import Owner
@@ -228,6 +228,10 @@ def test_ranks_of_which_no_call_was_over_yet_are_not_known() -> None:
     assert cause.evidence[0].endswith("begun by 3 of 4 ranks")
 
 
+LOOK_S = 2.5
+GONE = round(GONE_S / LOOK_S) + 1
+
+
 class Fleet:
     """A watch, looked at while calls stand."""
 
@@ -242,8 +246,8 @@ class Fleet:
 
     def look(self, jobs: dict[str, Job], times: int = 1, now_ns: int = NOW) -> Sequence[str]:
         for _ in range(times):
-            self.now_s += 2.5
-            self.watch.take(self.watch.due(jobs, self.now_s, now_ns)())
+            self.now_s += LOOK_S
+            self.watch.take(self.watch.due(jobs, self.now_s, now_ns)(), self.now_s)
         return [kind for kind, _ in self.events]
 
 
@@ -255,7 +259,7 @@ def test_it_is_one_event_and_one_when_it_is_over() -> None:
     assert fleet.look({}, 4) == ["job_slow"]
     assert fleet.events[0][1].startswith("train: standstill, rank 2 (h3, process 102); AllReduce 5 ")
     told.tell(range(RANKS), 5, NOW - 20 * S, is_over=True, heard_ns=NOW)
-    assert fleet.look({}, GONE_LOOKS) == ["job_slow", "job_slow_over"]
+    assert fleet.look({}, GONE) == ["job_slow", "job_slow_over"]
 
 
 def test_where_a_link_is_at_fault_a_call_that_all_have_begun_is_not_told_beside() -> None:
@@ -267,5 +271,5 @@ def test_where_a_link_is_at_fault_a_call_that_all_have_begun_is_not_told_beside(
     fleet.look({"train": known(job())}, 3)
     assert [each.cause.kind for each in fleet.watch.current] == ["link"]
     fleet.known = links()
-    fleet.look({"train": known(job())}, GONE_LOOKS + 2)
+    fleet.look({"train": known(job())}, GONE + 2)
     assert [each.cause.kind for each in fleet.watch.current] == ["standstill"]

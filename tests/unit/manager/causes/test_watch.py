@@ -2,12 +2,14 @@
 
 from manager.causes.cause import Links
 from manager.causes.usual import REMEMBERED_S
-from manager.causes.watch import GONE_LOOKS, LATELY_S, SEEN, UNKNOWN_SEEN, CauseWatch
+from manager.causes.watch import GONE_S, LATELY_S, UNKNOWN_SEEN_S, CauseWatch
 from manager.collectives.store import CollectiveStore
 from manager.jobs.pauses import Pauses
 from manager.jobs.stragglers import Lateness
 from tests.unit.manager.causes.cases import NICS, finding, job, links, ring
 
+LOOK_S = 2.5
+GONE = round(GONE_S / LOOK_S)
 LATE = (Lateness("h3/nic0", 60_000_000, True),)
 SLOW = job(took_ms=560, late=LATE)
 
@@ -27,20 +29,23 @@ class Fleet:
 
     def look(self, times: int = 1, **jobs: object) -> None:
         for _ in range(times):
-            self.now_s += 2.5
-            self.watch.take(self.watch.due(jobs, self.now_s)())  # type: ignore[arg-type]
+            self.now_s += LOOK_S
+            self.watch.take(self.watch.due(jobs, self.now_s)(), self.now_s)  # type: ignore[arg-type]
 
 
 def test_a_cause_is_told_once_when_it_has_been_seen_again_and_once_when_it_is_over() -> None:
     fleet = Fleet()
-    fleet.look(SEEN - 1, a=SLOW)
+    fleet.look(1, a=SLOW)
     assert fleet.events == []
+    assert fleet.watch.current == []
     fleet.look(10, a=SLOW)
     assert [kind for kind, _ in fleet.events] == ["job_slow"]
     assert fleet.events[0][1].startswith("a: compute, h3/nic0, costs 60.0 ms an iteration; ")
     (one,) = fleet.watch.current
     assert (one.number, one.jobs, one.end_s) == (1, {"a"}, None)
-    fleet.look(GONE_LOOKS - 1, a=job())
+    assert one.told_s is not None
+    assert one.told_s >= one.start_s
+    fleet.look(GONE, a=job())
     assert len(fleet.events) == 1
     fleet.look(1, a=job())
     assert [kind for kind, _ in fleet.events] == ["job_slow", "job_slow_over"]
@@ -76,11 +81,11 @@ def test_a_job_is_held_against_its_best_and_gets_used_to_what_lasts() -> None:
     fleet = Fleet()
     fleet.look(4, a=job())
     assert fleet.watch.usual_ns(job()) == 500e6
-    fleet.look(UNKNOWN_SEEN - 1, a=job(took_ms=700))
+    fleet.look(round(UNKNOWN_SEEN_S / LOOK_S), a=job(took_ms=700))
     assert fleet.events == []
     fleet.look(1, a=job(took_ms=700))
     assert [kind for kind, _ in fleet.events] == ["job_slow"]
-    fleet.look(round(REMEMBERED_S / 2.5) + GONE_LOOKS, a=job(took_ms=700))
+    fleet.look(round(REMEMBERED_S / LOOK_S) + GONE + 1, a=job(took_ms=700))
     assert [kind for kind, _ in fleet.events] == ["job_slow", "job_slow_over"]
 
 
@@ -97,9 +102,9 @@ def test_a_link_that_was_left_counts_for_a_while() -> None:
     fleet.look(2, a=job())
     silent = [finding("silent", "l1", "s1")]
     fleet.known = Links(names=fleet.known.names, findings=silent)
-    fleet.look(SEEN, a=job())
+    fleet.look(2, a=job())
     assert [kind for kind, _ in fleet.events] == ["job_slow"]
-    fleet.look(round(LATELY_S / 2.5) + GONE_LOOKS, a=job())
+    fleet.look(round(LATELY_S / LOOK_S) + GONE + 1, a=job())
     assert [kind for kind, _ in fleet.events] == ["job_slow", "job_slow_over"]
 
 

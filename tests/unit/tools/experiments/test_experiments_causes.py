@@ -24,8 +24,8 @@ TOPOLOGY = Topology(LabSpec(name="x", hosts_per_leaf=4, spines=2))
 SETTING = Setting("ring", 1_000_000, 0.3, 0.03)
 
 
-def row(number: int, kind: str, subject: str, start_s: float, rank: str | None = None) -> dict[str, Any]:
-    return {"number": number, "kind": kind, "subject": subject, "start_s": start_s, "rank": rank}
+def row(number: int, kind: str, subject: str, told_s: float, rank: str | None = None) -> dict[str, Any]:
+    return {"number": number, "kind": kind, "subject": subject, "told_s": told_s, "rank": rank}
 
 
 @pytest.mark.parametrize("kind", KINDS)
