@@ -12,7 +12,7 @@ import numpy as np
 from cwdp.shared.bus.messages import host_of
 from manager.causes.cause import Cause, Kind, Links
 from manager.causes.ranks import Told
-from manager.fabric.routes import is_between_switches, is_nic
+from manager.fabric.routes import DirectedLink, is_between_switches, is_nic
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
@@ -101,7 +101,7 @@ class Case:
 
     def over(self, links: Collection[int]) -> list[Flow]:
         """Flows of the job that cross one of some links."""
-        return [flow for flow in self.job.flows if not self.links.of.get(flow, frozenset()).isdisjoint(links)]
+        return [flow for flow in self.job.flows if not self.links.crossed(flow).isdisjoint(links)]
 
     def of_nic(self, nic: str) -> list[Flow]:
         """Flows of the job that a NIC sends or receives."""
@@ -232,7 +232,7 @@ def _loss(case: Case) -> Cause | None:
 
 def _missing(case: Case) -> Cause | None:
     """A link is out of use next to those that the job uses: what is left carries what went over it."""
-    return _out_of_use(case, {i for flow in case.job.flows for i in case.links.of.get(flow, ())})
+    return _out_of_use(case, {i for flow in case.job.flows for i in case.links.crossed(flow)})
 
 
 def _out_of_use(case: Case, links: Collection[int]) -> Cause | None:
@@ -288,8 +288,12 @@ def _unknown(case: Case) -> Cause:
 
 def _over_lately(case: Case, finding: Finding) -> list[Flow]:
     """Flows of the job that cross what a finding names, or did of late."""
-    links = frozenset(finding.subject.links)
-    return [flow for flow in case.job.flows if not links.isdisjoint(case.links.lately.get(flow, frozenset()))]
+    named, links = frozenset(finding.subject.links), case.links
+
+    def crossed(flow: Flow) -> Iterable[DirectedLink]:
+        return links.lately.get(flow) or (links.names[i] for i in links.crossed(flow))
+
+    return [flow for flow in case.job.flows if not named.isdisjoint(crossed(flow))]
 
 
 def _of_host(case: Case, finding: Finding) -> list[Flow]:
@@ -305,7 +309,7 @@ def _of_host(case: Case, finding: Finding) -> list[Flow]:
 
 def _waits(case: Case) -> dict[int, float]:
     """The queues at links that the job uses, those that are known, in ns."""
-    used = {i for flow in case.job.flows for i in case.links.of.get(flow, ())}
+    used = {i for flow in case.job.flows for i in case.links.crossed(flow)}
     return {i: float(wait) for i in sorted(used) if np.isfinite(wait := case.links.queue_p99_ns[i])}
 
 
@@ -315,7 +319,7 @@ def _rivals(case: Case, i: int) -> list[str]:
         name
         for name, job in case.others
         if not job.lately.is_over
-        and any(i in case.links.of.get(flow, ()) and job.lately.sent.get(flow, 0) for flow in job.flows)
+        and any(i in case.links.crossed(flow) and job.lately.sent.get(flow, 0) for flow in job.flows)
     ]
 
 

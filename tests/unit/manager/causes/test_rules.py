@@ -1,5 +1,8 @@
 """Which cause is named of a job that is slow."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -243,3 +246,21 @@ def test_a_job_that_is_over_is_nobodys_rival() -> None:
     found = explain(case(job(took_ms=700), known, other=rival))
     assert found is not None
     assert not any("shared" in each for each in found.evidence)
+
+
+def test_a_flow_whose_path_is_not_known_crosses_the_links_at_its_nics_and_no_other_is_said_of_it() -> None:
+    """As of what ranks tell alone: of hardware that sends past the host's network stack."""
+    slow = job(took_ms=700)
+    nothing: dict[str, Any] = {"of": {}, "lately": {}}
+    at_nic = replace(links(queue_us={("h2/nic0", "l1"): 20_000.0}), **nothing)
+    found = explain(case(slow, at_nic))
+    assert found is not None
+    assert (found.kind, found.rank) == ("nic", "h2/nic0")
+    between = replace(links(queue_us={("l1", "s1"): 20_000.0}), **nothing)
+    found = explain(case(slow, between))
+    assert found is not None
+    assert found.kind == "unknown"
+    gone = replace(links(findings=[finding("silent", "h2/nic0", "l1")]), **nothing)
+    found = explain(case(job(), gone))
+    assert found is not None
+    assert found.kind in ("nic", "link")
