@@ -1,14 +1,15 @@
 """A cause of slow iterations, and what is known of links when it is looked for."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.bus.messages import host_of
 from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
@@ -53,6 +54,7 @@ class Links:
         of: the numbers of the links that each flow crosses whose path is known.
         lately: the links that each flow has crossed of late, or crosses.
         findings: what is wrong in the fabric.
+        strays: of links that queue pairs of no known job cross their hosts, and the packets that these sent of late.
     """
 
     names: Sequence[DirectedLink] = ()
@@ -61,6 +63,7 @@ class Links:
     of: Mapping[Flow, frozenset[int]] = field(default_factory=dict)
     lately: Mapping[Flow, frozenset[DirectedLink]] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
+    strays: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     def name(self, i: int) -> str:
         """A link, one way, for people."""
@@ -85,3 +88,18 @@ class Links:
             if is_nic(link.b):
                 to_nic[link.b].append(i)
         return from_nic, to_nic
+
+
+def with_strays(links: Links, strays: Mapping[Flow, int]) -> Links:
+    """What is known of the links of some flows, with what of them is of no job apart.
+
+    Args:
+        links: of these and all others.
+        strays: flows of no job, and the packets that each sent of late.
+    """
+    found: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for flow, packets in strays.items():
+        for i in links.of.get(flow, ()):
+            found[i][host_of(flow.src)] += packets
+    of = {flow: numbers for flow, numbers in links.of.items() if flow not in strays}
+    return replace(links, of=of, strays=found)

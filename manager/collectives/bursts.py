@@ -197,7 +197,7 @@ def _as_seen(
         if process[0] not in hosts and nic is not None:
             own, found = _resolved(process, rows, ranks, ends, address)
             rings[nic_name(nic)].append(own)
-            whose |= {flow: tuple(_owner(end, told) for end in both) for flow, both in found.items()}
+            whose |= {flow: (_owner(src, told), _owner(dst, told)) for flow, (src, dst) in found.items()}
     return ToldBursts({nic: together(parts) for nic, parts in rings.items()}, whose)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cwdp.shared.bus.messages import nic_id
 from manager.hosts.members import Members
 from manager.jobs.flows import Flow, NicName, Rows
-from manager.jobs.inference import Job, infer
+from manager.jobs.inference import Inferred, Job, infer
 from manager.jobs.membership import Owner, Owners
 from manager.jobs.steps import Steps
 from manager.queue_pairs.traffic import Traffic
@@ -47,23 +47,24 @@ class JobWatch:
         told: what ranks tell of their bursts, by the timeline now; None where they tell nothing.
 
     Attributes:
-        jobs: those of most NICs first.
+        jobs, strays: as `Inferred` has them.
         told_rings: bursts by which they are known that were told and not seen, of each NIC, dtype BURST_ROW, shape (n,).
     """
 
     def __init__(self, traffic: Traffic, members: Members, told: Callable[[int], Told | None]) -> None:
         self.jobs: Sequence[Job] = ()
+        self.strays: Mapping[Flow, int] = {}
         self.told_rings: Mapping[NicName, Rows] = {}
         self._traffic, self._members, self._told = traffic, members, told
         self._looked_into_s = -LOOKED_INTO_EVERY_S
 
-    def due(self, now_s: float) -> Steps[list[Job]] | None:
+    def due(self, now_s: float) -> Steps[Inferred] | None:
         """What infers them, from what is known now, each step in any thread; None where nothing is."""
         now_ns = self._traffic.timeline_ns(now_s)
         rings = {} if now_ns is None else self._traffic.bursts.now()
         told = None if now_ns is None else self._told(now_ns)
         if now_ns is None or not (rings or told):
-            self.jobs = ()
+            self.take(Inferred())
             return None
         nics = self._members.nics_by_packed_address
         owners = owners_of(self._traffic.verbs, nics)
@@ -83,17 +84,17 @@ class JobWatch:
         seen: Seen,
         known: Known,
         nics: Addresses,
-        infer_from: Callable[..., Steps[list[Job]]],
-    ) -> Steps[list[Job]]:
+        infer_from: Callable[..., Steps[Inferred]],
+    ) -> Steps[Inferred]:
         """What is inferred from what is seen and what is told beside."""
         more = told(seen, known, nics)
         self.told_rings = more.rings
         yield
         return (yield from infer_from({**more.rings, **seen}, nics, {**known, **more.owners}))
 
-    def take(self, jobs: Sequence[Job]) -> None:
-        """These were inferred."""
-        self.jobs = jobs
+    def take(self, found: Inferred) -> None:
+        """This was inferred."""
+        self.jobs, self.strays = found
 
 
 def owners_of(verbs: VerbsStore, nics: Mapping[bytes, str]) -> dict[Flow, Owners]:

@@ -87,7 +87,9 @@ class Manager:
             infer = self._jobs.due(now_s)
             if infer is not None:
                 self._jobs.take(finish(infer))
-            self._causes.take(self._causes.due(named(self._jobs.jobs), now_s, self._now_ns)(), now_s)
+            self._causes.take(
+                self._causes.due(named(self._jobs.jobs), now_s, self._now_ns, self._jobs.strays)(), now_s
+            )
             found += [Told(now_s, each.cause) for each in self._causes.current if each.number > len(found)]
         return found
 

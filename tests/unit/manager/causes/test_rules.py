@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from manager.causes.rules import explain
+from manager.fabric.routes import DirectedLink
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.pauses import Pauses
@@ -264,3 +265,17 @@ def test_a_flow_whose_path_is_not_known_crosses_the_links_at_its_nics_and_no_oth
     found = explain(case(job(), gone))
     assert found is not None
     assert found.kind in ("nic", "link")
+
+
+def test_queue_pairs_of_no_known_job_share_a_link_as_a_job_does_where_they_send_enough() -> None:
+    """A second job is known after some iterations only."""
+    slow = job(took_ms=700)
+    known = links(queue_us={("l1", "s1"): 20_000.0})
+    shared = list(known.names).index(DirectedLink("l1", "s1"))
+    found = explain(case(slow, replace(known, strays={shared: {"h10": 3_000, "h9": 4_000}})))
+    assert found is not None
+    assert (found.kind, found.subject, found.between) == ("contention", "l1 > s1", ("me",))
+    assert "shared with queue pairs of h9, h10, of no known job" in found.evidence
+    few = explain(case(slow, replace(known, strays={shared: {"h9": 40}})))
+    assert few is not None
+    assert few.kind == "link"

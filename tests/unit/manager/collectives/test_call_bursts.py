@@ -140,7 +140,7 @@ def test_a_job_is_known_by_what_its_ranks_tell_alone() -> None:
     watch = JobWatch(cast(Traffic, traffic), cast(Members, members), store.bursts.told)
     infer = watch.due(0.0)
     assert infer is not None
-    (job,) = finish(infer)
+    (job,) = finish(infer).jobs
     check(job)
 
 
