@@ -12,7 +12,7 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.subjects import down
 from manager.duties import Duties
-from manager.jobs.inference import Job
+from manager.jobs.inference import Inferred
 from manager.jobs.names import named
 from manager.jobs.steps import Steps, step
 from manager.state import FleetState
@@ -134,7 +134,7 @@ class Analysis:
         """Whether this manager leads and has yet to plan, which comes first: hosts go on as they were told meanwhile."""
         return self._state.leads and self._state.first_plan.is_awaited(time.monotonic())
 
-    async def _follow_jobs(self, infer: Steps[list[Job]] | None) -> None:
+    async def _follow_jobs(self, infer: Steps[Inferred] | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""
         watch, causes = self._state.jobs, self._state.causes
         try:
@@ -142,13 +142,14 @@ class Analysis:
                 watch.take(await self._inferred(infer))
             now_s = time.monotonic()
             with self._duties.of(CAUSES):
-                look = causes.due(named(watch.jobs), now_s, self._state.traffic.timeline_ns(now_s))
+                timeline_ns = self._state.traffic.timeline_ns(now_s)
+                look = causes.due(named(watch.jobs), now_s, timeline_ns, watch.strays)
             causes.take(await self._done(CAUSES, look, is_large=True), now_s)
         except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
             _log.exception("jobs are not followed")
-            watch.take([])
+            watch.take(Inferred())
 
-    async def _inferred(self, infer: Steps[list[Job]]) -> list[Job]:
+    async def _inferred(self, infer: Steps[Inferred]) -> Inferred:
         while True:
             async with self._duties.paced(JOBS, least_s=0.0, share=JOBS_SHARE):
                 found = await self._done(JOBS, partial(step, infer), is_large=True)

@@ -97,8 +97,8 @@ class FleetState:
         self.clock_events, self.timelines = ClockEvents(), OtherTimelines(self.members.elsewhere)
         self.owd, self.counters = OwdStore(), CounterTotals()
         traffic = self.traffic = Traffic(self.members)
-        self.jobs = JobWatch(self.traffic, self.members)
         self.collectives, self.subnets = CollectiveStore(), Subnets()
+        self.jobs = JobWatch(self.traffic, self.members, self.collectives.bursts.told)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.on_event: Callable[[Happening], None] = _tell_nobody
         self.on_override: Callable[[OverrideChange], None] = _tell_nobody

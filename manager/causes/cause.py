@@ -1,13 +1,16 @@
 """A cause of slow iterations, and what is known of links when it is looked for."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.routes import DirectedLink
+from cwdp.shared.bus.messages import host_of
+from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 
@@ -48,9 +51,10 @@ class Links:
         names: each way by itself.
         tier: the kind of each, shape (links,).
         queue_p99_ns: of the last seconds, NaN where nothing is known, shape (links,).
-        of: the numbers of the links that each flow crosses.
+        of: the numbers of the links that each flow crosses whose path is known.
         lately: the links that each flow has crossed of late, or crosses.
         findings: what is wrong in the fabric.
+        strays: of links that queue pairs of no known job cross their hosts, and the packets that these sent of late.
     """
 
     names: Sequence[DirectedLink] = ()
@@ -59,7 +63,43 @@ class Links:
     of: Mapping[Flow, frozenset[int]] = field(default_factory=dict)
     lately: Mapping[Flow, frozenset[DirectedLink]] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
+    strays: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
     def name(self, i: int) -> str:
         """A link, one way, for people."""
         return f"{self.names[i].a} > {self.names[i].b}"
+
+    def crossed(self, flow: Flow) -> frozenset[int]:
+        """The numbers of the links that a flow crosses; where its path is not known, of those at its NICs, which it surely does."""
+        known = self.of.get(flow)
+        if known is not None:
+            return known
+        from_nic, to_nic = self._at_nics
+        return frozenset((*from_nic.get(flow.src, ()), *to_nic.get(flow.dst, ())))
+
+    @cached_property
+    def _at_nics(self) -> tuple[Mapping[str, Sequence[int]], Mapping[str, Sequence[int]]]:
+        """The links from each NIC, and those to it."""
+        from_nic: defaultdict[str, list[int]] = defaultdict(list)
+        to_nic: defaultdict[str, list[int]] = defaultdict(list)
+        for i, link in enumerate(self.names):
+            if is_nic(link.a):
+                from_nic[link.a].append(i)
+            if is_nic(link.b):
+                to_nic[link.b].append(i)
+        return from_nic, to_nic
+
+
+def with_strays(links: Links, strays: Mapping[Flow, int]) -> Links:
+    """What is known of the links of some flows, with what of them is of no job apart.
+
+    Args:
+        links: of these and all others.
+        strays: flows of no job, and the packets that each sent of late.
+    """
+    found: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for flow, packets in strays.items():
+        for i in links.of.get(flow, ()):
+            found[i][host_of(flow.src)] += packets
+    of = {flow: numbers for flow, numbers in links.of.items() if flow not in strays}
+    return replace(links, of=of, strays=found)

@@ -12,8 +12,9 @@ import numpy as np
 from cwdp.shared.bus.messages import host_of
 from manager.causes.cause import Cause, Kind, Links
 from manager.causes.ranks import Told
-from manager.fabric.routes import is_between_switches, is_nic
+from manager.fabric.routes import DirectedLink, is_between_switches, is_nic
 from manager.faults.finding import Finding
+from manager.hosts.order import in_order
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.pauses import Pauses
@@ -28,6 +29,9 @@ UNLIKE = 3.0
 
 LEAST_QUEUE_NS = 20_000.0
 MANY_SENDERS = 3
+
+LITTLE_SHARE, MOST_NAMED = 0.1, 3
+"""Of what a job sends over a link: who sends less beside it does not slow it; and hosts of these that are named."""
 
 BUSY_SHARE, BUSY_UNLIKE = 0.15, 5.0
 """Of the time: so much longer than on a job's other hosts programs wait where the processor is taken; and so many times the median
@@ -101,7 +105,7 @@ class Case:
 
     def over(self, links: Collection[int]) -> list[Flow]:
         """Flows of the job that cross one of some links."""
-        return [flow for flow in self.job.flows if not self.links.of.get(flow, frozenset()).isdisjoint(links)]
+        return [flow for flow in self.job.flows if not self.links.crossed(flow).isdisjoint(links)]
 
     def of_nic(self, nic: str) -> list[Flow]:
         """Flows of the job that a NIC sends or receives."""
@@ -200,7 +204,7 @@ def _pauses(case: Case) -> Cause | None:
 def _queue(case: Case) -> Cause | None:
     """Packets wait at a link for longer than at others like it, and than at any that other jobs use as well."""
     waits = _waits(case)
-    shared_ns = max((wait for i, wait in waits.items() if _rivals(case, i)), default=0.0)
+    shared_ns = max((wait for i, wait in waits.items() if _is_shared(case, i)), default=0.0)
     for i in sorted((i for i in waits if waits[i] >= shared_ns), key=lambda i: -waits[i]):
         ratio = waits[i] / max(_like(case, waits, i), LEAST_QUEUE_NS / UNLIKE)
         if ratio > UNLIKE:
@@ -232,7 +236,7 @@ def _loss(case: Case) -> Cause | None:
 
 def _missing(case: Case) -> Cause | None:
     """A link is out of use next to those that the job uses: what is left carries what went over it."""
-    return _out_of_use(case, {i for flow in case.job.flows for i in case.links.of.get(flow, ())})
+    return _out_of_use(case, {i for flow in case.job.flows for i in case.links.crossed(flow)})
 
 
 def _out_of_use(case: Case, links: Collection[int]) -> Cause | None:
@@ -254,7 +258,7 @@ def _lower_end(case: Case, i: int) -> str:
 
 def _shared(case: Case) -> Cause | None:
     """Packets wait at a link that other jobs use as well."""
-    waits = {i: wait for i, wait in _waits(case).items() if wait > LEAST_QUEUE_NS and _rivals(case, i)}
+    waits = {i: wait for i, wait in _waits(case).items() if wait > LEAST_QUEUE_NS and _is_shared(case, i)}
     if not waits:
         return None
     i = max(waits, key=lambda i: waits[i])
@@ -264,17 +268,19 @@ def _shared(case: Case) -> Cause | None:
 def _at_link(case: Case, i: int, said: str) -> Cause:
     """A queue is the cause: of those who share the link, or of the link itself where nobody does."""
     slower = f"an iteration takes {_ms(case.longer_ns)} longer than it did"
-    rivals, nic, name = _rivals(case, i), _nic_at(case, i), case.links.name(i)
+    rivals, strays = _rivals(case, i), _strays(case, i)
+    nic, name = _nic_at(case, i), case.links.name(i)
     costs_ns = round(case.longer_ns)
     mine = len(case.over([i]))
-    if not rivals and not nic and mine > 1:
+    others = [*rivals, *([_said_of(strays)] if strays else [])]
+    if not others and not nic and mine > 1:
         return Cause(
             "contention", name, "", costs_ns, 0.7, (said, f"{mine} queue pairs of the job share it", slower)
         )
-    if not rivals:
+    if not others:
         return Cause("nic" if nic else "link", nic or name, nic, costs_ns, 0.7, (said, slower))
     is_incast = is_nic(case.links.names[i].b) and len({flow.src for flow in case.over([i])}) >= MANY_SENDERS
-    shared = f"shared with {', '.join(rivals)}"
+    shared = f"shared with {', '.join(others)}"
     between = tuple(sorted({case.name, *rivals}))
     return Cause(
         "incast" if is_incast else "contention", name, nic, costs_ns, 0.7, (said, shared, slower), between
@@ -288,8 +294,12 @@ def _unknown(case: Case) -> Cause:
 
 def _over_lately(case: Case, finding: Finding) -> list[Flow]:
     """Flows of the job that cross what a finding names, or did of late."""
-    links = frozenset(finding.subject.links)
-    return [flow for flow in case.job.flows if not links.isdisjoint(case.links.lately.get(flow, frozenset()))]
+    named, links = frozenset(finding.subject.links), case.links
+
+    def crossed(flow: Flow) -> Iterable[DirectedLink]:
+        return links.lately.get(flow) or (links.names[i] for i in links.crossed(flow))
+
+    return [flow for flow in case.job.flows if not named.isdisjoint(crossed(flow))]
 
 
 def _of_host(case: Case, finding: Finding) -> list[Flow]:
@@ -305,7 +315,7 @@ def _of_host(case: Case, finding: Finding) -> list[Flow]:
 
 def _waits(case: Case) -> dict[int, float]:
     """The queues at links that the job uses, those that are known, in ns."""
-    used = {i for flow in case.job.flows for i in case.links.of.get(flow, ())}
+    used = {i for flow in case.job.flows for i in case.links.crossed(flow)}
     return {i: float(wait) for i in sorted(used) if np.isfinite(wait := case.links.queue_p99_ns[i])}
 
 
@@ -315,8 +325,24 @@ def _rivals(case: Case, i: int) -> list[str]:
         name
         for name, job in case.others
         if not job.lately.is_over
-        and any(i in case.links.of.get(flow, ()) and job.lately.sent.get(flow, 0) for flow in job.flows)
+        and any(i in case.links.crossed(flow) and job.lately.sent.get(flow, 0) for flow in job.flows)
     ]
+
+
+def _strays(case: Case, i: int) -> list[str]:
+    """Hosts that send over a link by queue pairs of no known job, and not little."""
+    mine = sum(case.job.lately.sent.get(flow, 0) for flow in case.over([i]))
+    packets = case.links.strays.get(i, {})
+    return in_order(packets) if sum(packets.values()) > LITTLE_SHARE * mine else []
+
+
+def _is_shared(case: Case, i: int) -> bool:
+    return bool(_rivals(case, i) or _strays(case, i))
+
+
+def _said_of(hosts: Sequence[str]) -> str:
+    more = f" and {len(hosts) - MOST_NAMED} more" if len(hosts) > MOST_NAMED else ""
+    return f"queue pairs of {', '.join(hosts[:MOST_NAMED])}{more}, of no known job"
 
 
 def _like(case: Case, waits: dict[int, float], i: int) -> float:

@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
-from manager.causes.cause import Cause, Links
+from manager.causes.cause import Cause, Links, with_strays
 from manager.causes.processors import Processors
 from manager.causes.ranks import Calls, told
 from manager.causes.rules import Case, explain
@@ -38,6 +39,8 @@ Key = tuple[str, str]
 
 Found = dict[Key, tuple[Cause, set[str]]]
 """Causes, and the names of the jobs that suffer from each."""
+
+NOTHING: Mapping[Flow, int] = {}
 
 Look = Callable[[], Found]
 
@@ -75,6 +78,7 @@ class _Known(NamedTuple):
     waits: Mapping[str, float]
     calls: Sequence[Collective]
     timeline_ns: int | None
+    strays: Mapping[Flow, int]
 
 
 @dataclass
@@ -111,20 +115,27 @@ class CauseWatch:
         """What an iteration of a job took at its best of late; None where that is not known."""
         return self._usual.of(job)
 
-    def due(self, jobs: Mapping[str, Job], now_s: float, timeline_ns: int | None = None) -> Look:
+    def due(
+        self,
+        jobs: Mapping[str, Job],
+        now_s: float,
+        timeline_ns: int | None = None,
+        strays: Mapping[Flow, int] = NOTHING,
+    ) -> Look:
         """What sees why jobs are slow now; any thread may run it, one at a time, for `take`.
 
         Args:
             jobs: by name.
             now_s: the manager's monotonic clock.
             timeline_ns: the timeline; None while it is not known.
+            strays: queue pairs of none of these jobs, and the packets that each sent of late.
         """
         self._usual.see(jobs.values(), now_s)
         usual_ns = {name: self._usual.of(job) for name, job in jobs.items()}
         waits = self.processors.shares()
         latest = self.calls.latest(MOST_JOBS, MOST_CALLS)
         calls = [call.copy() for _, those in latest for call in those]
-        known = _Known(dict(jobs), usual_ns, self.links_now(), waits, calls, timeline_ns)
+        known = _Known(dict(jobs), usual_ns, self.links_now(), waits, calls, timeline_ns, strays)
         return partial(self._look, known, now_s)
 
     def take(self, found: Found, now_s: float) -> None:
@@ -134,9 +145,12 @@ class CauseWatch:
             found: by a look.
             now_s: the manager's monotonic clock at that look.
         """
+        seen: set[Key] = set()
         for key, (cause, names) in found.items():
+            at = self._known_as(key, cause)
+            seen.add(at)
             known = self._open.setdefault(
-                key, Diagnosis(cause=cause, jobs=names, start_s=time.time(), seen_s=now_s)
+                at, Diagnosis(cause=cause, jobs=names, start_s=time.time(), seen_s=now_s)
             )
             known.cause, known.missed_s = cause, None
             known.jobs |= names
@@ -144,8 +158,19 @@ class CauseWatch:
                 self._last += 1
                 known.number, known.told_s = self._last, time.time()
                 self.note(FABRIC, "job_slow", described(known))
-        for key in [key for key in self._open if key not in found]:
+        for key in [key for key in self._open if key not in seen]:
             self._miss(key, now_s)
+
+    def _known_as(self, key: Key, cause: Cause) -> Key:
+        """Jobs that get in each other's way are one cause while more or fewer of them are known."""
+        between = set(cause.between)
+        if key not in self._open:
+            for before, known in self._open.items():
+                others = set(known.cause.between)
+                are_some = between and known.cause.kind == cause.kind
+                if are_some and others and (between < others or others < between):
+                    return before
+        return key
 
     def _miss(self, key: Key, now_s: float) -> None:
         known = self._open[key]
@@ -160,7 +185,8 @@ class CauseWatch:
 
     def _look(self, known: "_Known", now_s: float) -> Found:
         flows = (flow for job in known.jobs.values() for flow in job.flows)
-        links = self._remembering(known.links_of(flows), now_s)
+        links = known.links_of(chain(flows, known.strays))
+        links = self._remembering(with_strays(links, known.strays), now_s)
         found: Found = {}
         calls = Calls(known.calls)
         for name, job in known.jobs.items():

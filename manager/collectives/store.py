@@ -1,7 +1,7 @@
 """The last calls of NCCL and RCCL of each job, put together from what their ranks tell. No I/O."""
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from cwdp.shared.bus.collectives import (
     Communicator,
 )
 from cwdp.shared.bus.packing import rows_of
+from manager.collectives.bursts import CallBursts
 
 Rows = NDArray[np.void]
 
@@ -32,6 +33,7 @@ ALIKE = 4
 
 LATE_NS = 3_600_000_000_000
 MOST_NS = 2**61
+MOST_PID = 2**31
 REPORT_REASONS = ("ok", "unknown_host", "not_sane")
 ALONE = frozenset(FUNCTIONS.index(name) for name in ("Send", "Recv", "SendRecv"))
 """Calls of one rank: the peer's has a number of its own."""
@@ -140,9 +142,11 @@ class CollectiveStore:
 
     Attributes:
         reports: messages by outcome (`REPORT_REASONS`).
+        bursts: what went between ranks.
     """
 
     def __init__(self) -> None:
+        self.bursts = CallBursts()
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
         self._jobs: OrderedDict[str, deque[Collective]] = OrderedDict()
         self._numbered: dict[str, OrderedDict[_Key, deque[Collective]]] = {}
@@ -163,10 +167,11 @@ class CollectiveStore:
         except ValueError:
             self.reports["not_sane"] += 1
             return
-        if not _is_sane(calls, len(report.comms), now_ns):
+        if not _is_sane(calls, report.comms, now_ns):
             self.reports["not_sane"] += 1
             return
         self.reports["ok"] += 1
+        self.bursts.hear(report.host, report.comms, calls, peers, now_ns)
         peers_of, chunks_of = _by_call(peers, len(calls)), _by_call(chunks, len(calls))
         for row, its_peers, its_chunks in zip(calls, peers_of, chunks_of, strict=True):
             call, rank = self._part(report.host, report.comms[row["comm"]], row, its_peers, its_chunks)
@@ -254,11 +259,13 @@ def _rows(report: CollectiveReport) -> tuple[Rows, Rows, Rows]:
     return rows_of(report.calls, CALL_ROW), rows_of(report.peers, PEER_ROW), rows_of(report.chunks, CHUNK_ROW)
 
 
-def _is_sane(calls: Rows, comms: int, now_ns: int | None) -> bool:
+def _is_sane(calls: Rows, comms: Sequence[Communicator], now_ns: int | None) -> bool:
+    if not all(0 <= comm.pid < MOST_PID for comm in comms):
+        return False
     if not len(calls):
         return True
     start_ns, end_ns = calls["start_ns"], calls["end_ns"]
-    sane = (calls["comm"] < comms) & (calls["function"] < len(FUNCTIONS)) & (calls["bytes"] < 2**48)
+    sane = (calls["comm"] < len(comms)) & (calls["function"] < len(FUNCTIONS)) & (calls["bytes"] < 2**48)
     sane &= (
         (np.abs(start_ns) < MOST_NS) & (np.abs(end_ns) < MOST_NS) & (np.abs(calls["enqueued_ns"]) < MOST_NS)
     )

@@ -66,7 +66,7 @@ class JobWindow:
         name, job: of the job.
         since_ns, until_ns: the window, on the timeline.
         whole_since_ns: bursts of before are not all kept; `since_ns` where all are.
-        rings: bursts of its NICs that are not over before the window, dtype BURST_ROW, shape (n,) each.
+        rings: bursts of its NICs, seen or told, that are not over before the window, dtype BURST_ROW, shape (n,) each.
         owners: the NIC that has each packed address.
         samples: of stamped data packets, by queue pair.
         paths: of probes, by source and target.
@@ -117,6 +117,8 @@ async def gather(state: FleetState, name: str, job: Job, since_ns: int, until_ns
     members = sorted(job.members)
     for first in range(0, len(members), NICS_AT_ONCE):
         some = {nic_name(nic) for nic in members[first : first + NICS_AT_ONCE]}
+        told = ((nic, state.jobs.told_rings[nic]) for nic in some & state.jobs.told_rings.keys())
+        rings |= {nic: rows[rows["end_ns"] >= since_ns] for nic, rows in told}
         rings |= state.traffic.bursts.since(since_ns, some)
         await asyncio.sleep(0)
     owners = state.members.nics_by_packed_address

@@ -1,8 +1,9 @@
 """Jobs from what queue pairs send: their members, iterations, communicators, and who makes the others wait. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from manager.jobs.periods import Change, changes
 from manager.jobs.rhythm import CLEAR, CLEARER, activity, rhythm
 from manager.jobs.steps import Steps
 from manager.jobs.stragglers import Lateness, lateness
-from manager.jobs.symptoms import OVER, Symptoms, symptoms
+from manager.jobs.symptoms import LATELY_NS, OVER, Symptoms, symptoms
 from manager.jobs.table import FlowTable, flows_of
 from manager.jobs.windows import BINS, LONG, SHORT, Window
 
@@ -24,6 +25,8 @@ LEAST_BURSTS = 12
 
 MOST_COMPARED = 8
 """Flows by which the rhythm is found, those that send most."""
+
+MOST_STRAYS = 20_000
 
 MUCH_LONGER, HARDLY = 1.5, 0.04
 """Than the median; and in this share of iterations."""
@@ -92,14 +95,26 @@ class Job:
         return [one for one in self.ranks if one.is_straggler]
 
 
+class Inferred(NamedTuple):
+    """What the bursts of a fleet come to.
+
+    Attributes:
+        jobs: those of most NICs first.
+        strays: queue pairs that sent of late and are of none of these, with the packets that they sent in the last `LATELY_NS`.
+    """
+
+    jobs: Sequence[Job] = ()
+    strays: Mapping[Flow, int] = {}
+
+
 def infer(
     rings: Mapping[NicName, Rows],
     addresses: Mapping[bytes, str],
     owners: Mapping[Flow, Owners],
     now_ns: int,
     before: Sequence[Job] = (),
-) -> Steps[list[Job]]:
-    """The jobs whose queue pairs sent in bursts of late, those of most NICs first; a step for each job, and more.
+) -> Steps[Inferred]:
+    """The jobs whose queue pairs sent in bursts of late; a step for each job, and more.
 
     Args:
         rings: bursts of each NIC in any order, dtype BURST_ROW, shape (n,).
@@ -116,7 +131,17 @@ def infer(
     rest = table.take(~is_clear & (table.first_ns() < short_ns))
     yield
     long = yield from _jobs(rest, owners, now_ns, LONG, [job for job in before if job.window == LONG])
-    return sorted(_better(short, long), key=lambda job: (-len(job.members), sorted(job.members)))
+    jobs = sorted(_better(short, long), key=lambda job: (-len(job.members), sorted(job.members)))
+    yield
+    return Inferred(jobs, _strays(table.since(now_ns - LATELY_NS), jobs))
+
+
+def _strays(lately: FlowTable, jobs: Iterable[Job]) -> dict[Flow, int]:
+    mine = {flow for job in jobs for flow in job.flows}
+    places = [i for i, flow in enumerate(lately.flows) if flow not in mine][:MOST_STRAYS]
+    sent = lately.of(places).left
+    packets = sent.sums(sent.bursts.packets).tolist()
+    return {lately.flows[i]: count for i, count in zip(places, packets, strict=True)}
 
 
 def _better(short: Sequence[Job], long: Sequence[Job]) -> list[Job]:

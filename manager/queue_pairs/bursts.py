@@ -109,6 +109,10 @@ class BurstStore:
         """When the last burst ended of those of a NIC that are not kept; None where all are."""
         return self._rings[nic].lost_ns if nic in self._rings else None
 
+    def forget(self, nic: tuple[str, str]) -> None:
+        """Forget what is known of one."""
+        self._rings.pop(nic, None)
+
     def keep_only(self, hosts: Collection[str]) -> None:
         """Forget what other hosts told."""
         for nic in [nic for nic in self._rings if nic[0] not in hosts]:

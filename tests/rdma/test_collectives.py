@@ -150,6 +150,12 @@ def test_the_manager_says_so_too(with_agents: Report) -> None:
     assert_last(with_agents, agents.SLOW_RANK, agents.WHAT.iterations)
 
 
+def test_the_slow_rank_is_why_the_job_is_slow_though_no_host_sees_its_packets(with_agents: Report) -> None:
+    causes = [(each["kind"], each["jobs"]) for each in with_agents["causes"]]
+    assert causes == [("compute", [JOB])]
+    assert f"rank {agents.SLOW_RANK} " in with_agents["causes"][0]["evidence"][0]
+
+
 def test_the_command_shows_them(with_agents: Report) -> None:
     """Wrapped where the terminal ends, so only a beginning is looked for."""
     assert with_agents["shown"].count("slurm") == agents.WHAT.iterations

@@ -77,11 +77,11 @@ def _inferred(
     addresses: Mapping[bytes, str],
     owners: Mapping[Flow, Owners],
     before: Sequence[Job] = (),
-) -> list[Job]:
-    return finish(infer(rings, addresses, owners, NOW_NS, before))
+) -> Sequence[Job]:
+    return finish(infer(rings, addresses, owners, NOW_NS, before)).jobs
 
 
-def _times(once: Callable[[], list[Job]]) -> list[float]:
+def _times(once: Callable[[], Sequence[Job]]) -> list[float]:
     """The processor time of each of some times."""
     found = []
     for _ in range(TIMES):
@@ -91,7 +91,7 @@ def _times(once: Callable[[], list[Job]]) -> list[float]:
     return found
 
 
-def _peak_bytes(once: Callable[[], list[Job]]) -> int:
+def _peak_bytes(once: Callable[[], Sequence[Job]]) -> int:
     """Of what is allocated meanwhile."""
     tracemalloc.start()
     once()

@@ -17,15 +17,17 @@ from tools.experiments.causes.model import (
     GROUPS,
     LEFT,
     LOSS,
+    UNKNOWN,
     Json,
     Kind,
+    Meanwhile,
     Setting,
     Trouble,
     Verdict,
     draw,
+    fared,
     has_right,
     judge,
-    longer_share,
     not_inferred,
 )
 from tools.lab import Lab, faults, processor
@@ -77,11 +79,10 @@ class _Job:
     generator: Generator
     started_s: float
 
-    def longer(self, since_ns: int) -> float | None:
-        """By how much of itself the median iteration has been longer since a time than in the seconds before."""
+    def since(self, since_ns: int) -> Meanwhile:
+        """How it has fared since a time, beside the seconds before."""
         (found,) = collective_result(self.plan, self.generator.iterations())["jobs"]
-        before_ns = since_ns - round(STEADY_S * 1e9), since_ns
-        return longer_share(found["iterations"], before_ns, (since_ns, time.monotonic_ns()))
+        return fared(found["iterations"], since_ns, STEADY_S)
 
 
 class Cases:
@@ -133,9 +134,9 @@ class Cases:
                     since_s = job.started_s if trouble.kind == "healthy" else time.time()
                     since_ns = time.monotonic_ns()
                     self._watch(trouble, since_s, since_s)
-                    longer = job.longer(since_ns)
+                    meanwhile = job.since(since_ns)
                 self._wait_until_quiet()
-                yield self._judged(trouble, since_s, since_s, longer)
+                yield self._judged(trouble, since_s, since_s, meanwhile)
 
     @contextmanager
     def _job(self, trouble: Trouble) -> Iterator["_Job"]:
@@ -160,10 +161,10 @@ class Cases:
                 time.sleep(max(0.0, until - time.monotonic()))
 
     def _judged(
-        self, trouble: Trouble, since_s: float, started_s: float, longer: float | None = None
+        self, trouble: Trouble, since_s: float, started_s: float, meanwhile: Meanwhile = UNKNOWN
     ) -> Verdict:
         told = self._told(since_s, started_s)
-        return judge(trouble, self._lab.topology, told, since_s, self._times.within_s, longer=longer)
+        return judge(trouble, self._lab.topology, told, since_s, self._times.within_s, meanwhile=meanwhile)
 
     def _told(self, since_s: float, started_s: float) -> list[Json]:
         """Causes that were told since a job was started; those before something could be seen count as told then."""

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, Literal
 
 from manager.causes.rules import SLOWER_SHARE
+from manager.jobs.symptoms import RECENT
 from tools.experiments.collectives.jobs import make_jobs
 from tools.lab.topology import Topology
 from tools.roce.collective.plan import Plan, plan_collective, rank_ends
@@ -129,6 +130,23 @@ def draw(kind: Kind, topology: Topology, seed: int, group: int = 0) -> Trouble:
 
 
 @dataclass(frozen=True)
+class Meanwhile:
+    """How a job fared while something was done to it.
+
+    Attributes:
+        longer: by how much of itself the median iteration took longer than before; None where that is not known.
+        slow_after_s: when the median of its last `RECENT` iterations was first longer by so much as a job is called slow for;
+            None where it never was.
+    """
+
+    longer: float | None = None
+    slow_after_s: float | None = None
+
+
+UNKNOWN = Meanwhile()
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What was said of a job.
 
@@ -139,7 +157,7 @@ class Verdict:
         after_s: from where it could be seen to where it was told; None where it was not.
         said: the causes that were told, in order.
         others: how many of these were not right, `unknown` not among them.
-        longer: by how much of itself an iteration took longer meanwhile, as the ranks say; None where that is not known.
+        meanwhile: how long iterations took, as the ranks say.
     """
 
     trouble: Trouble
@@ -147,7 +165,7 @@ class Verdict:
     after_s: float | None
     said: Sequence[str] = field(default_factory=list)
     others: int = 0
-    longer: float | None = None
+    meanwhile: Meanwhile = UNKNOWN
 
 
 def judge(
@@ -157,7 +175,7 @@ def judge(
     since_s: float,
     within_s: float,
     *,
-    longer: float | None = None,
+    meanwhile: Meanwhile = UNKNOWN,
 ) -> Verdict:
     """Hold what was told against what was done.
 
@@ -166,8 +184,8 @@ def judge(
         topology: of the lab.
         causes: as `/v1/causes` has them.
         since_s: when it could be seen first, since 1970.
-        within_s: in time is what was told so soon after.
-        longer: as in `Verdict`.
+        within_s: in time is what is told so soon after; of a rival, after iterations became longer.
+        meanwhile: as in `Verdict`.
     """
     told = sorted((row for row in causes if row["told_s"] >= since_s), key=lambda row: row["number"])
     right = [row for row in told if _is_right(trouble, topology, row)]
@@ -175,14 +193,15 @@ def judge(
     after_s = right[0]["told_s"] - since_s if right else None
     outcome = "right" if trouble.kind == "healthy" else "missed"
     if after_s is not None:
-        outcome = "right" if after_s <= within_s else "late"
+        begun_s = (meanwhile.slow_after_s or 0.0) if trouble.kind == "rival" else 0.0
+        outcome = "right" if after_s - begun_s <= within_s else "late"
     if others and (after_s is None or others[0]["number"] < right[0]["number"]):
         outcome = "wrong"
-    is_spared = trouble.kind == "rival" and longer is not None and longer <= SLOWER_SHARE
-    if outcome == "missed" and is_spared:
+    longer = meanwhile.longer
+    if outcome == "missed" and trouble.kind == "rival" and longer is not None and longer <= SLOWER_SHARE:
         outcome = "spared"
     said = [f"{row['kind']} {row['subject']}" for row in told]
-    return Verdict(trouble, outcome, after_s, said, len(others), longer)
+    return Verdict(trouble, outcome, after_s, said, len(others), meanwhile)
 
 
 def not_inferred(trouble: Trouble) -> Verdict:
@@ -190,28 +209,28 @@ def not_inferred(trouble: Trouble) -> Verdict:
     return Verdict(trouble, "missed", None, [NOT_INFERRED])
 
 
-def longer_share(
-    iterations: Iterable[Json], before_ns: tuple[int, int], meanwhile_ns: tuple[int, int]
-) -> float | None:
-    """By how much of itself the median iteration took longer in one time than in another.
+def fared(iterations: Iterable[Json], since_ns: int, before_s: float) -> Meanwhile:
+    """How long iterations have taken since a moment, beside the time before.
 
     Args:
-        iterations: of a job, with `start_ns` and `end_ns`.
-        before_ns: from and to; those wholly within count.
-        meanwhile_ns: the time that is looked at.
+        iterations: of a job, with `start_ns` and `end_ns`, in order.
+        since_ns: the moment.
+        before_s: how much of the time before counts; iterations wholly within do.
     """
-    rows = list(iterations)
-
-    def took_ns(span_ns: tuple[int, int]) -> list[int]:
-        start_ns, end_ns = span_ns
-        return [
-            row["end_ns"] - row["start_ns"]
-            for row in rows
-            if start_ns <= row["start_ns"] and row["end_ns"] <= end_ns
-        ]
-
-    before, meanwhile = took_ns(before_ns), took_ns(meanwhile_ns)
-    return median(meanwhile) / median(before) - 1 if before and meanwhile else None
+    rows = [(row["start_ns"], row["end_ns"]) for row in iterations]
+    from_ns = since_ns - before_s * 1e9
+    before = [end_ns - start_ns for start_ns, end_ns in rows if from_ns <= start_ns and end_ns <= since_ns]
+    after = [(end_ns, end_ns - start_ns) for start_ns, end_ns in rows if start_ns >= since_ns]
+    if not before or not after:
+        return Meanwhile()
+    usual_ns, took_ns = median(before), [took for _, took in after]
+    recent = ((end_ns, took_ns[max(i - RECENT, 0) : i]) for i, (end_ns, _) in enumerate(after, 1))
+    slow = (end_ns for end_ns, those in recent if median(those) > (1 + SLOWER_SHARE) * usual_ns)
+    first_ns = next(slow, None)
+    return Meanwhile(
+        longer=median(took_ns) / usual_ns - 1,
+        slow_after_s=None if first_ns is None else (first_ns - since_ns) / 1e9,
+    )
 
 
 def has_right(trouble: Trouble, topology: Topology, causes: Iterable[Json]) -> bool:

@@ -113,8 +113,10 @@ def run_causes(
 
 def _shown(verdict: Verdict) -> str:
     after = "" if verdict.after_s is None else f" after {verdict.after_s:.1f} s"
-    longer = "" if verdict.longer is None else f", {verdict.longer:+.0%}"
-    return f"{verdict.outcome}{after}{longer}; said: {', '.join(verdict.said) or 'nothing'}"
+    share, slow_s = verdict.meanwhile.longer, verdict.meanwhile.slow_after_s
+    longer = "" if share is None else f", iterations {share:+.0%}"
+    slow = "" if slow_s is None else f", slow after {slow_s:.1f} s"
+    return f"{verdict.outcome}{after}{longer}{slow}; said: {', '.join(verdict.said) or 'nothing'}"
 
 
 def _render(result: dict[str, Any]) -> RenderableType:
@@ -125,7 +127,7 @@ def _render(result: dict[str, Any]) -> RenderableType:
         times = ("-" if row[key] is None else f"{row[key]:.1f}" for key in ("after_p50_s", "after_max_s"))
         table.add_row(row["kind"], *map(str, numbers), *times)
     text = (
-        f"RIGHT: told within {result['within_s']:.0f} s; SPARED: a rival that cost the job nothing, and nothing told; "
+        f"RIGHT: told within {result['within_s']:.0f} s, of a rival after iterations became longer; SPARED: a rival that cost the job nothing, and nothing told; "
         "OTHERS: causes told that were not there, besides unknown"
     )
     return Group(table, text)

@@ -41,11 +41,11 @@ Json = dict[str, Any]
 
 
 def figures(seeds: Iterable[int]) -> list[Json]:
-    """A row for each kind of trouble, and for each kind of job that is well, inferred and as ranks tell."""
+    """A row for each kind of trouble, and for each kind of job that is well: inferred, with what ranks tell, and by that alone."""
     seeds = list(seeds)
     return [
-        _row(name, [replace(drawn, seed=seed) for seed in seeds], plugged=plugged)
-        for plugged in (False, True)
+        _row(name, [replace(drawn, seed=seed) for seed in seeds], plugged=plugged, seen=seen)
+        for plugged, seen in ((False, True), (True, True), (True, False))
         for name, drawn in _cases().items()
     ]
 
@@ -60,16 +60,17 @@ def _cases() -> dict[str, Drawn]:
     return slowed | {f"healthy_{name}": drawn for name, drawn in WELL.items()}
 
 
-def _row(name: str, cases: list[Drawn], *, plugged: bool) -> Json:
+def _row(name: str, cases: list[Drawn], *, plugged: bool, seen: bool) -> Json:
     outcomes, times = Counter[str](), list[float]()
     for drawn in cases:
-        told = Manager(drawn, plugged=plugged).run(FIRST_S + drawn.seed * LOOK_S / len(cases))
+        told = Manager(drawn, plugged=plugged, seen=seen).run(FIRST_S + drawn.seed * LOOK_S / len(cases))
         outcome, after_s = judged(drawn, told)
         outcomes[outcome] += 1
         times += [] if after_s is None else [after_s]
     return {
         "name": name,
         "plug_in": plugged,
+        "bursts_seen": seen,
         "cases": len(cases),
         **{outcome: outcomes[outcome] for outcome in ("right", "late", "missed", "wrong")},
         "after_p50_s": round(median(times), 1) if times else None,

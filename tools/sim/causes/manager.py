@@ -50,14 +50,15 @@ class Manager:
     Args:
         drawn: the job.
         plugged: whether its ranks tell of their calls.
+        seen: whether its packets pass the hosts' network stack, so that bursts are told.
     """
 
-    def __init__(self, drawn: Drawn, *, plugged: bool) -> None:
+    def __init__(self, drawn: Drawn, *, plugged: bool, seen: bool = True) -> None:
         self._drawn, self._now_ns = drawn, EPOCH_NS
         self._bursts, self._calls = BurstStore(), CollectiveStore()
         world = drawn.world
         self._rows = {
-            nic: rows[np.argsort(rows["end_ns"], kind="stable")] for nic, rows in world.rings.items()
+            nic: rows[np.argsort(rows["end_ns"], kind="stable")] for nic, rows in world.rings.items() if seen
         }
         self._told_of = sorted(_reports(world.calls[0]), key=lambda each: each[0]) if plugged else []
         traffic = SimpleNamespace(
@@ -66,7 +67,7 @@ class Manager:
             verbs=SimpleNamespace(each=lambda: ()),
         )
         members = SimpleNamespace(nics_by_packed_address=world.owners)
-        self._jobs = JobWatch(cast(Traffic, traffic), cast(Members, members))
+        self._jobs = JobWatch(cast(Traffic, traffic), cast(Members, members), self._calls.bursts.told)
         self._causes = CauseWatch(
             lambda *_args, **_more: None, lambda: lambda _: drawn.links(self._now_ns), self._calls
         )
@@ -86,7 +87,9 @@ class Manager:
             infer = self._jobs.due(now_s)
             if infer is not None:
                 self._jobs.take(finish(infer))
-            self._causes.take(self._causes.due(named(self._jobs.jobs), now_s, self._now_ns)(), now_s)
+            self._causes.take(
+                self._causes.due(named(self._jobs.jobs), now_s, self._now_ns, self._jobs.strays)(), now_s
+            )
             found += [Told(now_s, each.cause) for each in self._causes.current if each.number > len(found)]
         return found
 
@@ -107,19 +110,25 @@ def _reports(ranks: list[list[Call]]) -> Iterator[tuple[int, CollectiveReport]]:
             comm = Communicator(
                 id=7, name="data", rank=rank, ranks=len(ranks), nodes=len(ranks), pid=100 + rank
             )
-            row, peer = np.zeros(1, CALL_ROW), np.zeros(1, PEER_ROW)
+            row, peers = np.zeros(1, CALL_ROW), np.zeros(2, PEER_ROW)
             row["function"], row["flags"], row["seq"] = FUNCTIONS.index("AllReduce"), OVER, seq
             row["ops"], row["bytes"] = 1, 10**7
             row["start_ns"], row["end_ns"] = EPOCH_NS + call.start_ns, EPOCH_NS + call.end_ns
             to = (rank + 1) % len(ranks)
-            peer["peer"], peer["is_send"], peer["chunks"] = to, 1, 1
+            peers["peer"], peers["is_send"], peers["chunks"], peers["bytes"] = (
+                (to, rank - 1),
+                (1, 0),
+                1,
+                10**7,
+            )
+            peers["peer"] %= len(ranks)
             taken = ranks[to][seq].waited_ns if seq < len(ranks[to]) else {}
-            peer["wait_ns"][0, WAITS.index("peer")] = sum(taken.values())
+            peers["wait_ns"][0, WAITS.index("peer")] = sum(taken.values())
             report = CollectiveReport(
                 host=host_of(MINE[rank]),
                 comms=[comm],
                 calls=row_bytes(row),
-                peers=row_bytes(peer),
+                peers=row_bytes(peers),
                 chunks=b"",
             )
             yield EPOCH_NS + call.end_ns, report

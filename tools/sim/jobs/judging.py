@@ -134,13 +134,13 @@ def members_right(world: World, pace: Pace = QUICK) -> tuple[int, int]:
     return sum(len(mine) for mine in world.jobs if frozenset(mine) in found), len(_flows(world))
 
 
-def inferred(world: World, pace: Pace = QUICK) -> list[Job]:
+def inferred(world: World, pace: Pace = QUICK) -> Sequence[Job]:
     """What the manager makes of what it keeps of it."""
     bursts = BurstStore()
     for nic, rows in world.rings.items():
         over = rows[rows["end_ns"] < pace.now_ns]
         bursts.hear([nic], over[np.argsort(over["end_ns"], kind="stable")], [len(over)], pace.now_ns)
-    return finish(infer(bursts.since(pace.now_ns - LONG.length_ns), world.owners, {}, pace.now_ns))
+    return finish(infer(bursts.since(pace.now_ns - LONG.length_ns), world.owners, {}, pace.now_ns)).jobs
 
 
 def period_error(world: World, found: Job) -> float:

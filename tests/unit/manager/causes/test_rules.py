@@ -1,9 +1,13 @@
 """Which cause is named of a job that is slow."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from manager.causes.rules import explain
+from manager.fabric.routes import DirectedLink
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.pauses import Pauses
@@ -243,3 +247,35 @@ def test_a_job_that_is_over_is_nobodys_rival() -> None:
     found = explain(case(job(took_ms=700), known, other=rival))
     assert found is not None
     assert not any("shared" in each for each in found.evidence)
+
+
+def test_a_flow_whose_path_is_not_known_crosses_the_links_at_its_nics_and_no_other_is_said_of_it() -> None:
+    """As of what ranks tell alone: of hardware that sends past the host's network stack."""
+    slow = job(took_ms=700)
+    nothing: dict[str, Any] = {"of": {}, "lately": {}}
+    at_nic = replace(links(queue_us={("h2/nic0", "l1"): 20_000.0}), **nothing)
+    found = explain(case(slow, at_nic))
+    assert found is not None
+    assert (found.kind, found.rank) == ("nic", "h2/nic0")
+    between = replace(links(queue_us={("l1", "s1"): 20_000.0}), **nothing)
+    found = explain(case(slow, between))
+    assert found is not None
+    assert found.kind == "unknown"
+    gone = replace(links(findings=[finding("silent", "h2/nic0", "l1")]), **nothing)
+    found = explain(case(job(), gone))
+    assert found is not None
+    assert found.kind in ("nic", "link")
+
+
+def test_queue_pairs_of_no_known_job_share_a_link_as_a_job_does_where_they_send_enough() -> None:
+    """A second job is known after some iterations only."""
+    slow = job(took_ms=700)
+    known = links(queue_us={("l1", "s1"): 20_000.0})
+    shared = list(known.names).index(DirectedLink("l1", "s1"))
+    found = explain(case(slow, replace(known, strays={shared: {"h10": 3_000, "h9": 4_000}})))
+    assert found is not None
+    assert (found.kind, found.subject, found.between) == ("contention", "l1 > s1", ("me",))
+    assert "shared with queue pairs of h9, h10, of no known job" in found.evidence
+    few = explain(case(slow, replace(known, strays={shared: {"h9": 40}})))
+    assert few is not None
+    assert few.kind == "link"

@@ -139,3 +139,18 @@ def test_jobs_that_meet_now_at_one_link_now_at_another_are_one_cause() -> None:
     (one,) = fleet.watch.current
     assert (one.cause.kind, one.cause.subject, one.jobs) == ("contention", "l2 > s1", {"a", "b"})
     assert [kind for kind, _ in fleet.events] == ["job_slow"]
+
+
+def test_who_gets_in_the_way_is_one_cause_before_its_job_is_known_and_after() -> None:
+    fleet = Fleet()
+    rival = job(ring(NICS[::-1]))
+    strays = dict.fromkeys(rival.flows, 10_000)
+    fleet.look(4, a=job())
+    fleet.known = links([*ring(), *rival.flows], queue_us={("l1", "s1"): 20_000.0})
+    for others in ({}, {}, {"b": job(ring(NICS[::-1]), took_ms=700)}, {}):
+        fleet.now_s += LOOK_S
+        jobs = {"a": job(took_ms=700), **others}
+        fleet.watch.take(fleet.watch.due(jobs, fleet.now_s, None, {} if others else strays)(), fleet.now_s)
+    (one,) = fleet.watch.current
+    assert (one.cause.kind, one.jobs) == ("contention", {"a"})
+    assert [kind for kind, _ in fleet.events] == ["job_slow"]

@@ -38,7 +38,7 @@ def told_of(
         verbs=SimpleNamespace(each=lambda: verbs),
     )
     members = SimpleNamespace(nics_by_packed_address=world.owners)
-    watch = JobWatch(cast(Traffic, traffic), cast(Members, members))
+    watch = JobWatch(cast(Traffic, traffic), cast(Members, members), lambda _now_ns: None)
     infer = watch.due(0.0)
     assert infer is not None
     watch.take(finish(infer))
@@ -96,7 +96,7 @@ def test_processes_of_some_hosts_leave_it_inferred(world: World) -> None:
 
 def test_where_nothing_is_told_there_is_none() -> None:
     traffic = SimpleNamespace(timeline_ns=lambda _now_s: None)
-    watch = JobWatch(cast(Traffic, traffic), cast(Members, None))
+    watch = JobWatch(cast(Traffic, traffic), cast(Members, None), lambda _now_ns: None)
     assert watch.due(0.0) is None
     traffic.timeline_ns = lambda _now_s: NOW_NS
     traffic.bursts = SimpleNamespace(now=dict)

@@ -25,7 +25,7 @@ def played(collective: str, **settings: object) -> World:
 
 def only(world: World, until_s: float = SECONDS - 1) -> Job:
     now_ns = EPOCH_NS + round(until_s * 1e9)
-    (one,) = finish(infer(world.rings, world.owners, {}, now_ns))
+    (one,) = finish(infer(world.rings, world.owners, {}, now_ns)).jobs
     return one
 
 

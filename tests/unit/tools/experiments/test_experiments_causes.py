@@ -9,11 +9,12 @@ from tools.experiments.causes.model import (
     KINDS,
     STALL,
     Kind,
+    Meanwhile,
     Setting,
     Trouble,
     draw,
+    fared,
     judge,
-    longer_share,
     summarise,
 )
 from tools.experiments.causes.run import causes
@@ -21,6 +22,7 @@ from tools.lab import LabSpec
 from tools.lab.topology import Topology
 
 TOPOLOGY = Topology(LabSpec(name="x", hosts_per_leaf=4, spines=2))
+S = 10**9
 SETTING = Setting("ring", 1_000_000, 0.3, 0.03)
 
 
@@ -95,23 +97,35 @@ def test_of_a_healthy_job_nothing_is_to_be_said() -> None:
 
 def test_a_rival_is_spared_that_makes_no_iteration_longer_and_of_which_nothing_is_told() -> None:
     def found(kind: Kind, longer: float | None, *rows: dict[str, Any]) -> str:
-        return judge(Trouble(kind), TOPOLOGY, rows, 100.0, 10.0, longer=longer).outcome
+        return judge(Trouble(kind), TOPOLOGY, rows, 100.0, 10.0, meanwhile=Meanwhile(longer)).outcome
 
     assert found("rival", 0.02) == "spared"
     assert found("rival", 0.2) == found("rival", None) == found("cut", 0.02) == "missed"
     assert found("rival", 0.02, row(1, "contention", "a > b", 104.0)) == "right"
     assert found("rival", 0.02, row(1, "compute", "h1/nic0", 104.0, "h1/nic0")) == "wrong"
-    spared = judge(Trouble("rival"), TOPOLOGY, [], 100.0, 10.0, longer=0.0)
+    spared = judge(Trouble("rival"), TOPOLOGY, [], 100.0, 10.0, meanwhile=Meanwhile(0.0))
     assert summarise("rival", [spared])["to_tell"] == 0
 
 
-def test_how_much_longer_iterations_are_is_by_those_wholly_within_a_time() -> None:
+def test_how_much_longer_iterations_are_and_since_when() -> None:
+    ends_s = [1, 2, 3, 4, 5, 6, 7, 8.5, 10, 11.5, 13]
     iterations = [
-        {"start_ns": start, "end_ns": end} for start, end in ((0, 100), (100, 200), (200, 350), (350, 470))
+        {"start_ns": round(start_s * S), "end_ns": round(end_s * S)}
+        for start_s, end_s in zip([0, *ends_s], ends_s, strict=False)
     ]
-    assert longer_share(iterations, (0, 200), (200, 500)) == pytest.approx(0.35)
-    assert longer_share(iterations, (0, 200), (200, 400)) == pytest.approx(0.5)
-    assert longer_share(iterations, (0, 90), (200, 400)) is None
+    found = fared(iterations, 4 * S, 10.0)
+    assert found.longer == pytest.approx(0.5)
+    assert found.slow_after_s == pytest.approx(7.5)
+    assert fared(iterations[:7], 4 * S, 10.0) == Meanwhile(0.0)
+    assert fared(iterations, 4 * S, 0.5) == fared(iterations[:4], 4 * S, 10.0) == Meanwhile()
+
+
+def test_of_a_rival_the_time_counts_from_when_iterations_became_longer() -> None:
+    trouble, told = Trouble("rival"), row(1, "contention", "a > b", 115.0)
+    for slow_after_s, outcome in ((None, "late"), (4.0, "late"), (6.0, "right")):
+        meanwhile = Meanwhile(0.2, slow_after_s)
+        found = judge(trouble, TOPOLOGY, [told], 100.0, 10.0, meanwhile=meanwhile)
+        assert (found.outcome, found.after_s) == (outcome, 15.0)
 
 
 def test_cases_are_summed_up_by_kind() -> None:
