@@ -8,7 +8,7 @@ from large_fleet import LargeFleet, add_finding, collector_of
 
 from manager.faults.finding import Subject
 from manager.jobs.flows import Flow
-from manager.jobs.inference import Job
+from manager.jobs.inference import Inferred, Job
 from manager.jobs.stragglers import Lateness
 from manager.jobs.symptoms import Symptoms
 from manager.jobs.windows import SHORT
@@ -32,7 +32,7 @@ def known_metrics() -> dict[str, dict[str, set[str]]]:
     """The values of each label of each metric that a manager with hosts, links and findings exports."""
     state = LargeFleet(hosts=8, rails=2, hosts_per_leaf=4, leaves_per_pod=2).state(findings=7)
     add_finding(state, "slow_receiver", Subject("host", "h1"))
-    state.jobs.take([_job()])
+    state.jobs.take(Inferred([_job()]))
     found: dict[str, dict[str, set[str]]] = {}
     for family in collector_of(state).scrape({}).collect():
         for sample in family.samples:

@@ -57,7 +57,7 @@ def test_a_change_of_the_period_is_found() -> None:
         moved["start_ns"] += later_ns
         moved["end_ns"] += later_ns
         rings[nic] = np.concatenate([rows, moved])
-    (found,) = finish(infer(rings, before.owners, {}, NOW_NS))
+    (found,) = finish(infer(rings, before.owners, {}, NOW_NS)).jobs
     (change,) = found.changes
     assert change.at_ns == pytest.approx(EPOCH_NS + later_ns, abs=1.5e9)
     assert change.after_ns - change.before_ns == pytest.approx(1e8, rel=0.2)
@@ -76,7 +76,7 @@ def test_processes_tell_jobs_apart_that_traffic_does_not() -> None:
                 Owner(nic.partition("/")[0], 100 + number, "slurm 7" if number else "") for nic in (src, dst)
             )
             owners[Flow(src, dst, qpn)] = sender, receiver
-    found = finish(infer(world.rings, world.owners, owners, NOW_NS))
+    found = finish(infer(world.rings, world.owners, owners, NOW_NS)).jobs
     assert sorted(sorted(map(tuple, one.flows)) for one in found) == sorted(map(sorted, world.jobs))
     assert {one.confidence for one in found} == {1.0}
     assert sorted(named(found)) == ["h1", "slurm 7"]
@@ -125,7 +125,7 @@ def test_a_job_of_long_iterations_that_has_ended_is_none() -> None:
     for periods, jobs in ((1.5, 1), (8.0, 0)):
         now_ns = last_ns + round(periods * found.period_ns)
         assert (
-            len([one for one in finish(infer(world.rings, world.owners, {}, now_ns)) if one.period_ns])
+            len([one for one in finish(infer(world.rings, world.owners, {}, now_ns)).jobs if one.period_ns])
             == jobs
         )
 
@@ -134,7 +134,7 @@ def test_what_sends_seldom_is_no_job() -> None:
     ends = ends_of([("h1", "nic0"), ("h2", "nic0")])
     world = play([job(ends, "ring", list(ends), 6000)], ends, 20)
     assert inferred(world) == []
-    assert finish(infer({}, {}, {}, NOW_NS)) == []
+    assert finish(infer({}, {}, {}, NOW_NS)).jobs == []
 
 
 def test_a_host_that_lies_joins_no_job() -> None:
@@ -143,8 +143,8 @@ def test_a_host_that_lies_joins_no_job() -> None:
     names = list(ends)
     world = play([job(ends, "ring", names[:4], 300, jitter=0.03)], ends, 32)
     told = world.rings["h1", "nic0"].copy()
-    (found,) = finish(infer(world.rings | {("h5", "nic0"): told}, world.owners, {}, NOW_NS))
+    (found,) = finish(infer(world.rings | {("h5", "nic0"): told}, world.owners, {}, NOW_NS)).jobs
     assert found.members == set(names[:4])
     only_sender = {nic: rows for nic, rows in world.rings.items() if nic != ("h2", "nic0")}
-    (found,) = finish(infer(only_sender, world.owners, {}, NOW_NS))
+    (found,) = finish(infer(only_sender, world.owners, {}, NOW_NS)).jobs
     assert found.members == set(names[:4])
