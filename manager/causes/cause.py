@@ -97,6 +97,8 @@ def with_strays(links: Links, strays: Mapping[Flow, int]) -> Links:
         links: of these and all others.
         strays: flows of no job, and the packets that each sent of late.
     """
+    if not strays:
+        return links
     found: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for flow, packets in strays.items():
         for i in links.of.get(flow, ()):

@@ -107,6 +107,11 @@ class Case:
         """Flows of the job that cross one of some links."""
         return [flow for flow in self.job.flows if not self.links.crossed(flow).isdisjoint(links)]
 
+    @property
+    def crossed(self) -> set[int]:
+        """The links that flows of the job cross."""
+        return {i for flow in self.job.flows for i in self.links.crossed(flow)}
+
     def of_nic(self, nic: str) -> list[Flow]:
         """Flows of the job that a NIC sends or receives."""
         return [flow for flow in self.job.flows if nic in (flow.src, flow.dst)]
@@ -236,7 +241,7 @@ def _loss(case: Case) -> Cause | None:
 
 def _missing(case: Case) -> Cause | None:
     """A link is out of use next to those that the job uses: what is left carries what went over it."""
-    return _out_of_use(case, {i for flow in case.job.flows for i in case.links.crossed(flow)})
+    return _out_of_use(case, case.crossed)
 
 
 def _out_of_use(case: Case, links: Collection[int]) -> Cause | None:
@@ -315,8 +320,7 @@ def _of_host(case: Case, finding: Finding) -> list[Flow]:
 
 def _waits(case: Case) -> dict[int, float]:
     """The queues at links that the job uses, those that are known, in ns."""
-    used = {i for flow in case.job.flows for i in case.links.crossed(flow)}
-    return {i: float(wait) for i in sorted(used) if np.isfinite(wait := case.links.queue_p99_ns[i])}
+    return {i: float(wait) for i in sorted(case.crossed) if np.isfinite(wait := case.links.queue_p99_ns[i])}
 
 
 def _rivals(case: Case, i: int) -> list[str]:
@@ -331,8 +335,10 @@ def _rivals(case: Case, i: int) -> list[str]:
 
 def _strays(case: Case, i: int) -> list[str]:
     """Hosts that send over a link by queue pairs of no known job, and not little."""
+    packets = case.links.strays.get(i)
+    if not packets:
+        return []
     mine = sum(case.job.lately.sent.get(flow, 0) for flow in case.over([i]))
-    packets = case.links.strays.get(i, {})
     return in_order(packets) if sum(packets.values()) > LITTLE_SHARE * mine else []
 
 

@@ -163,14 +163,15 @@ class CauseWatch:
 
     def _known_as(self, key: Key, cause: Cause) -> Key:
         """Jobs that get in each other's way are one cause while more or fewer of them are known."""
-        between = set(cause.between)
-        if key not in self._open:
-            for before, known in self._open.items():
-                others = set(known.cause.between)
-                are_some = between and known.cause.kind == cause.kind
-                if are_some and others and (between < others or others < between):
-                    return before
-        return key
+        if key in self._open or not cause.between:
+            return key
+        mine = set(cause.between)
+        alike = (
+            (before, set(known.cause.between))
+            for before, known in self._open.items()
+            if known.cause.kind == cause.kind and known.cause.between
+        )
+        return next((before for before, others in alike if mine < others or others < mine), key)
 
     def _miss(self, key: Key, now_s: float) -> None:
         known = self._open[key]
