@@ -109,6 +109,9 @@ class Analysis:
         discovery = self._state.discovery
         while True:
             started, before_s = time.monotonic(), self._duties.spent_s(DISCOVERY)
+            if self._awaits_plan() and not discovery.fabric.routes.links:
+                await asyncio.sleep(DISCOVERY_INTERVAL_S)
+                continue
             discovery.known = self._state.subnets.links(started, self._state.subnet_faults.dead_links)
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
             learn = partial(discovery.learn, started)

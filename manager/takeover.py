@@ -36,6 +36,8 @@ class TakeOver:
     Args:
         bus, lease, state: the manager's.
         kept: what is on the bus for whoever leads.
+        reader: a connection on which nothing else comes, not started: on that of a manager that has just begun answers lie behind
+            seconds of what hosts say.
         identity: the file with the timeline's name.
         direct: has hosts do as documents say.
     """
@@ -47,18 +49,23 @@ class TakeOver:
         state: FleetState,
         kept: BusState,
         *,
+        reader: Bus,
         identity: Path,
         direct: Callable[[Iterable[Desired]], None],
     ) -> None:
         self._bus, self._lease, self._state, self._kept = bus, lease, state, kept
-        self._identity, self._direct = identity, direct
+        self._reader, self._identity, self._direct = reader, identity, direct
         self._superseded: list[str] = []
         bus.documents.on_superseded = self._superseded.append
         kept.on_news = lambda: direct(state.documents())
 
     async def run(self) -> None:
         """Begin to lead with the lease; then keep the bus up to date, and take up each host that comes; for ever."""
-        await first_end(self._lead(), self._keep())
+        self._reader.start()
+        try:
+            await first_end(self._lead(), self._keep())
+        finally:
+            await self._reader.close()
 
     async def _lead(self) -> None:
         while True:
@@ -94,7 +101,7 @@ class TakeOver:
     async def _take_up_hosts(self) -> bool:
         """Whether all that were there could be."""
         self._forget_superseded()
-        hosts, client, taken = self._state.not_taken_up(), self._bus.session, False
+        hosts, client, taken = self._state.not_taken_up(), self._reader.session, False
         if client is None:
             return False
         for start in range(0, len(hosts), READ_AT_ONCE):

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.reading import reading, show
-from cwdp.shared.service import log_to_stderr, share_arena, switch_often
+from cwdp.shared.service import hold_little_memory, log_to_stderr, switch_often
 from manager.config import (
     DEFAULT_BUS_LISTEN,
     DEFAULT_PAGE,
@@ -60,7 +60,7 @@ def run(config: Path | None, **overrides: str | None) -> None:
     given = {name: value for name, value in overrides.items() if value is not None}
     settings = msgspec.structs.replace(settings, **given)
     log_to_stderr(settings.log_level)
-    share_arena()
+    hold_little_memory()
     switch_often()
     asyncio.run(serve(settings))
 

@@ -23,8 +23,12 @@ YOUNG = 20_000
 """Objects that are new before CPython looks at them; a manager makes as many in a moment, and most are gone by then."""
 
 SWITCH_S = 0.0005
-_M_ARENA_MAX = -8
+LARGE_BYTES = 1 << 20
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """`mallopt(3)`, malloc.h of glibc."""
+
+_PR_SET_THP_DISABLE = 41
+"""`prctl(2)`, linux/prctl.h."""
 
 
 class _LineFormatter(logging.Formatter):
@@ -105,9 +109,17 @@ def _next_s(started_s: float, every_s: float, share: float) -> float:
     return ended_s + max(every_s, (ended_s - started_s) / share)
 
 
-def share_arena() -> None:
-    """Have all threads take memory from one place; before there are any. Else glibc keeps what each of them has freed apart."""
-    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+def hold_little_memory() -> None:
+    """Have malloc keep little of what is freed; before there are threads or large arrays.
+
+    All threads take memory from one place: else glibc keeps what each of them has freed apart. What is large has pages of its own,
+    which go back to the kernel at once: by itself glibc puts ever larger arrays among small ones, and holes are left. And pages are
+    small: numpy asks for huge ones for its arrays, and the kernel then fills holes with these that have been given back.
+    """
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_ARENA_MAX, 1)
+    libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+    libc.prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
 
 def give_back() -> None:

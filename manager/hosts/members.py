@@ -14,7 +14,10 @@ from cwdp.shared.bus.records import packed_address
 from manager.hosts.elsewhere import Elsewhere
 
 MISSED_HELLOS = 5
-CARRIER_GRACE_S = 30.0
+GRACE_S = 30.0
+"""For so long what has gone keeps its place in the probe graph: a NIC without carrier, and a host that is lost, as where its agent is
+begun anew. Paths that are known stay so, and nobody's probes are others."""
+
 FORGET_AFTER_S = 3600.0
 
 HostState = Literal["up", "lost"]
@@ -197,10 +200,12 @@ class Members:
 
     def reason(self, host: Host, nic: Nic, now_s: float) -> Reason:
         """Why a NIC can't be probed, or "ok". A NIC keeps its place for a while after it lost its carrier."""
+        return "host_lost" if host.state == "lost" else self._reason_of_nic(host, nic, now_s)
+
+    def _reason_of_nic(self, host: Host, nic: Nic, now_s: float) -> Reason:
         bare = nic.ipv4 is None and nic.ipv6 is None
-        dark = not nic.carrier and now_s - host.carrier_lost_s.get(nic.ifname, now_s) > CARRIER_GRACE_S
+        dark = not nic.carrier and now_s - host.carrier_lost_s.get(nic.ifname, now_s) > GRACE_S
         found: dict[Reason, bool] = {
-            "host_lost": host.state == "lost",
             "no_key": self._lacks_keys(host),
             "no_rdma": nic.transport == "ud" and nic.ud is None,
             "no_address": bare,
@@ -232,9 +237,11 @@ class Members:
         return {key for key, count in times.items() if 2 * count > len(has)}
 
     def probeable(self, now_s: float) -> Iterable[tuple[str, Nic]]:
-        """Every (host, NIC) that belongs into the probe graph, in order of name."""
+        """Every (host, NIC) that belongs into the probe graph, in order of name; of hosts lost of late too."""
         for name in sorted(self.hosts):
             host = self.hosts[name]
+            if now_s - host.last_seen_s > MISSED_HELLOS * HELLO_INTERVAL_S + GRACE_S:
+                continue
             for nic in host.hello.nics:
-                if self.reason(host, nic, now_s) == "ok":
+                if self._reason_of_nic(host, nic, now_s) == "ok":
                     yield name, nic

@@ -4,6 +4,7 @@ Several pods have leaves and spines of their own each, and every core has a link
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.finding import cable
 
 NO_LINK = -1
+MOST_NAMES = 65_536
 
 Indices = NDArray[np.int64]
 _FIRST_NIC, _FIRST_LEAF, _FIRST_SPINE, _FIRST_CORE = (
@@ -98,16 +100,19 @@ def nic_of(address: str) -> int:
     return int(IPv4Address(address)) - _FIRST_NIC
 
 
+@lru_cache(MOST_NAMES)
 def leaf_address(leaf: int) -> str:
     """From which a leaf answers; those of all pods are numbered one after another."""
     return str(IPv4Address(_FIRST_LEAF + leaf))
 
 
+@lru_cache(MOST_NAMES)
 def spine_address(spine: int) -> str:
     """From which a spine answers; those of all pods are numbered one after another."""
     return str(IPv4Address(_FIRST_SPINE + spine))
 
 
+@lru_cache(MOST_NAMES)
 def core_address(core: int) -> str:
     """From which a core answers."""
     return str(IPv4Address(_FIRST_CORE + core))
@@ -184,15 +189,16 @@ class SwarmFabric:
         name = cable(DirectedLink(spine_address(spine), core_address(core))).name
         return Cable(name, np.array([up, up + self.size.core_links]))
 
-    def hops(self, src: int, dst: int, sport: int) -> list[str | None]:
-        """The switches of a path, by what answers to a trace."""
-        ((here, up, core, down, there),) = self.switches(
-            np.array([src]), np.array([dst]), np.array([sport])
-        ).tolist()
-        if here == there:
-            return [leaf_address(here)]
-        over = [] if core == NO_LINK else [core_address(core), spine_address(down)]
-        return [leaf_address(here), spine_address(up), *over, leaf_address(there)]
+    def hops(self, src: Indices, dst: Indices, sport: Indices) -> list[list[str | None]]:
+        """The switches of each path, by what answers to a trace."""
+        found: list[list[str | None]] = []
+        for here, up, core, down, there in self.switches(src, dst, sport).tolist():
+            if here == there:
+                found.append([leaf_address(here)])
+                continue
+            over = [] if core == NO_LINK else [core_address(core), spine_address(down)]
+            found.append([leaf_address(here), spine_address(up), *over, leaf_address(there)])
+        return found
 
     def _leaf_link(self, leaf: Indices, spine: Indices) -> Indices:
         """Up from a leaf; the way back is `leaf_links` further."""

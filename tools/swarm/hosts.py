@@ -222,6 +222,9 @@ class SwarmHost:
             return None
         now, self._untraced = self._untraced[:most], self._untraced[most:]
         local_ns = self.world.clocks.local_ns(self.number, time.monotonic_ns())
+        src = np.array([self._nics[self._ifnames.index(ifname)] for ifname, _, _ in now])
+        dst = np.array([nic_of(dst_addr) for _, dst_addr, _ in now])
+        hops = self.world.fabric.hops(src, dst, np.array([sport for _, _, sport in now]))
         traces = [
             Trace(
                 nic=ifname,
@@ -229,9 +232,9 @@ class SwarmHost:
                 sport=sport,
                 reached=True,
                 local_ns=local_ns,
-                hops=self.world.fabric.hops(self._nics[self._ifnames.index(ifname)], nic_of(dst_addr), sport),
+                hops=those,
             )
-            for ifname, dst_addr, sport in now
+            for (ifname, dst_addr, sport), those in zip(now, hops, strict=True)
         ]
         return TraceReport(host=self.name, boot_id=self._boot_id, traces=traces)
 

@@ -28,10 +28,11 @@ async def test_a_host_that_another_manager_has_put_out_is_forgotten_and_one_that
     tmp_path: Path,
 ) -> None:
     async with bus_server(tmp_path / "nats") as server:
-        bus = manager_bus(server.url)
+        bus, reader = manager_bus(server.url), manager_bus(server.url)
         bus.start()
+        reader.start()
         try:
-            await until(lambda: bus.connected)
+            await until(lambda: bus.connected and reader.connected)
             state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
             for host in ("put-out", "joined-anew", "away"):
                 state.hear_hello(hello(host), 0.0)
@@ -43,13 +44,16 @@ async def test_a_host_that_another_manager_has_put_out_is_forgotten_and_one_that
             state.hear_hello(hello("joined-anew"), 60.0)
             lease = Lease([bus], Claim(manager="1", name="m"), lambda _leads: None)
             kept = BusState(bus, lease.confirm, {}, shared={})
-            taking_over = TakeOver(bus, lease, state, kept, identity=tmp_path, direct=lambda _documents: None)
+            taking_over = TakeOver(
+                bus, lease, state, kept, reader=reader, identity=tmp_path, direct=lambda _documents: None
+            )
             state.lead(60.0, Leader(2, 0.0), timeline="t", others_led=True)
             await taking_over._take_up_hosts()
             assert set(state.members.hosts) == {"joined-anew", "away"}
             assert not state.not_taken_up()
         finally:
             await bus.close()
+            await reader.close()
 
 
 @asynchronous
@@ -58,14 +62,16 @@ async def test_hosts_that_come_one_after_the_other_are_taken_up_as_they_come(
 ) -> None:
     """A pause after each look would hold up the last of them; who cannot be read is tried again after one."""
     async with bus_server(tmp_path / "nats") as server:
-        bus = manager_bus(server.url)
+        bus, reader = manager_bus(server.url), manager_bus(server.url)
         bus.start()
         try:
             await until(lambda: bus.connected)
             state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
             lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
             kept = BusState(bus, lease.confirm, {}, shared={})
-            taking_over = TakeOver(bus, lease, state, kept, identity=tmp_path, direct=lambda _documents: None)
+            taking_over = TakeOver(
+                bus, lease, state, kept, reader=reader, identity=tmp_path, direct=lambda _documents: None
+            )
             state.lead(60.0, Leader(2, 0.0), timeline="t", others_led=True)
             asked_s: list[float] = []
 

@@ -80,7 +80,7 @@ async def test_memory_is_given_back_however_seldom_all_is_looked_at(monkeypatch:
 
 ARENAS = """
 import ctypes, sys, threading
-from cwdp.shared.service import share_arena
+from cwdp.shared.service import hold_little_memory
 
 libc = ctypes.CDLL(None)
 libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p
@@ -93,7 +93,7 @@ def allocate():
     together.wait()
 
 if sys.argv[2] == "one":
-    share_arena()
+    hold_little_memory()
 threads = [threading.Thread(target=allocate) for _ in range(4)]
 for thread in threads:
     thread.start()

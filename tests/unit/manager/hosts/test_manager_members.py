@@ -10,7 +10,7 @@ from fakes import fleet, hello, nic, ud_nic
 from cwdp.shared.bus.messages import Desired, Leader, ProbeEdge
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.hosts.members import CARRIER_GRACE_S, FORGET_AFTER_S, MISSED_HELLOS, Members
+from manager.hosts.members import FORGET_AFTER_S, GRACE_S, MISSED_HELLOS, Members
 from manager.probing.graph_timer import FIRST_AFTER_S, LATEST_S, QUIET_S, TAKE_UP_AFTER_S, GraphTimer
 from manager.state import FleetState
 
@@ -29,6 +29,16 @@ def test_a_host_is_lost_after_missed_hellos_and_comes_back() -> None:
     assert _reasons(members, 9.0) == ["host_lost"]
     assert members.hear(hello("a"), 10.0)
     assert _reasons(members, 10.0) == ["ok"]
+
+
+def test_a_lost_host_keeps_its_place_in_the_probe_graph_for_a_while() -> None:
+    members, lost_s = Members(), float(MISSED_HELLOS)
+    members.hear(hello("a"), 0.0)
+    members.hear(hello("b"), lost_s + GRACE_S)
+    assert members.expire(lost_s + 0.1) == ["a"]
+    assert [host for host, _ in members.probeable(lost_s + GRACE_S)] == ["a", "b"]
+    assert _reasons(members, lost_s + GRACE_S)[0] == "host_lost"
+    assert [host for host, _ in members.probeable(lost_s + GRACE_S + 0.1)] == ["b"]
 
 
 def test_a_lost_host_is_forgotten_in_the_end() -> None:
@@ -50,12 +60,12 @@ def test_a_nic_keeps_its_place_for_a_while_without_carrier() -> None:
     members = Members()
     down = msgspec.structs.replace(hello("a"), nics=[msgspec.structs.replace(nic(), carrier=False)])
     members.hear(down, 0.0)
-    members.hear(down, CARRIER_GRACE_S)
-    assert _reasons(members, CARRIER_GRACE_S) == ["ok"]
-    assert _reasons(members, CARRIER_GRACE_S + 1) == ["no_carrier"]
-    members.hear(hello("a"), CARRIER_GRACE_S + 2)
-    members.hear(down, CARRIER_GRACE_S + 3)
-    assert _reasons(members, CARRIER_GRACE_S + 4) == ["ok"]
+    members.hear(down, GRACE_S)
+    assert _reasons(members, GRACE_S) == ["ok"]
+    assert _reasons(members, GRACE_S + 1) == ["no_carrier"]
+    members.hear(hello("a"), GRACE_S + 2)
+    members.hear(down, GRACE_S + 3)
+    assert _reasons(members, GRACE_S + 4) == ["ok"]
 
 
 @pytest.mark.parametrize(
