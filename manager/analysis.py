@@ -22,6 +22,9 @@ DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 """Of a processor, that a loop may take at most."""
 
+TRACES_AT_ONCE = 64
+"""Reports of them."""
+
 JOBS_INTERVAL_S, JOBS_SHARE = 1.0, 0.15
 """Jobs change slowly, so to infer them may take little; of a large fleet it takes a second, which is done bit by bit."""
 
@@ -108,10 +111,11 @@ class Analysis:
     async def _discover(self) -> None:
         discovery = self._state.discovery
         while True:
-            started, before_s = time.monotonic(), self._duties.spent_s(DISCOVERY)
             if self._awaits_plan() and not discovery.fabric.routes.links:
                 await asyncio.sleep(DISCOVERY_INTERVAL_S)
                 continue
+            await self._take_in_traces()
+            started, before_s = time.monotonic(), self._duties.spent_s(DISCOVERY)
             discovery.known = self._state.subnets.links(started, self._state.subnet_faults.dead_links)
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
             learn = partial(discovery.learn, started)
@@ -122,6 +126,14 @@ class Analysis:
             await asyncio.sleep(
                 max(DISCOVERY_INTERVAL_S, took_s / self._duties.room(DISCOVERY_SHARE) - took_s)
             )
+
+    async def _take_in_traces(self) -> None:
+        """Take in what hosts have traced bit by bit where that is much: at a stretch it takes seconds, and the loop half of what it has."""
+        discovery = self._state.discovery
+        for _ in range(discovery.pending // TRACES_AT_ONCE):
+            async with self._duties.paced(DISCOVERY, least_s=0.0, share=DISCOVERY_SHARE):
+                take_in = partial(discovery.take_in, time.monotonic(), TRACES_AT_ONCE)
+                await self._done(DISCOVERY, take_in, is_large=True)
 
     async def _infer_jobs(self) -> None:
         """Always in the thread: it takes tens of milliseconds a job."""

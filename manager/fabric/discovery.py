@@ -3,7 +3,7 @@
 No I/O; times are seconds of the manager's monotonic clock.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,7 +63,7 @@ class Discovery:
         self.order_interval_s = ORDER_INTERVAL_S
         self._members, self._traffic, self._steering = members, traffic, steering
         self._members_version = -1
-        self._pending: list[TraceReport] = []
+        self._pending: deque[TraceReport] = deque()
         self._orders, self._divided = Orders(), Divided({})
         self._ordered_s = float("-inf")
         self._ordered: OrderInputs | None = None
@@ -118,16 +118,25 @@ class Discovery:
             self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
             self._chosen.pop((edge.src, edge.dst_addr), None)
 
-    def learn(self, now_s: float) -> list[TrustChange | WiringChange]:
-        """Take in what was heard; touches nothing but the fabric, so a thread may run it. What people should know of it."""
+    @property
+    def pending(self) -> int:
+        """How many reports were heard and are not taken in yet."""
+        return len(self._pending)
+
+    def take_in(self, now_s: float, most: int) -> None:
+        """Take in so many of the reports that were heard, the earliest; touches nothing but the fabric, so a thread may run it."""
         if self._members.version != self._members_version:
             self._members_version = self._members.version
             self.fabric.know(with_tcp(self._members.nics_by_address))
-        pending, self._pending = self._pending, []
-        for report in pending:
+        for _ in range(min(most, len(self._pending))):
+            report = self._pending.popleft()
             ifnames = self._members.ifnames(report.host)
             if ifnames is not None:
                 self.fabric.hear(report, ifnames, now_s)
+
+    def learn(self, now_s: float) -> list[TrustChange | WiringChange]:
+        """Take in what was heard and work out what follows, in a thread if that takes long. What people should know of it."""
+        self.take_in(now_s, len(self._pending))
         changes = self.fabric.step(now_s, self._is_followed)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s

@@ -72,8 +72,8 @@ class _Plan:
         return settled is not None and settled[0] is of[0] and settled[1:] == of[1:]
 
 
-_RestsOn = tuple[Collection[int], int | None, bool]
-"""The ports that a pair uses, how many different paths are enough for it, whether it leads to another pod."""
+_RestsOn = tuple[Collection[int], int | None, bool, int]
+"""The ports that a pair uses, how many different paths are enough for it, whether it leads to another pod, how many it may be granted."""
 
 
 @dataclass(frozen=True)
@@ -88,22 +88,24 @@ class _Facts:
     is_calm: bool
     anew: Mapping[str, Collection[Pair]] | None
 
-    def of(self, pair: Pair, ports: Collection[int]) -> _RestsOn:
-        """What a pair rests on."""
-        return ports, self.enough.get(pair), pair in self.far
+    def of(self, pair: Pair, ports: Collection[int], most: int) -> _RestsOn:
+        """What a pair rests on that may be granted so many."""
+        return ports, self.enough.get(pair), pair in self.far, most
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """Among which pairs a host's room was shared out, how many ports that was, and how many they want."""
+    """Among which pairs a host's room was shared out, how many ports that was, how many they want, and how many each might be granted."""
 
     in_use: InUse
     budget: int
     wanted: int
+    most: int
 
     def holds(self, in_use: InUse, budget: int) -> bool:
         """Whether it is so for these pairs and so many ports too, while the pairs want the same."""
-        return self.in_use is in_use and (self.budget == budget or self.wanted <= min(self.budget, budget))
+        is_shared = self.budget == budget or self.wanted <= min(self.budget, budget)
+        return self.in_use is in_use and is_shared and self.most == _most(self, in_use, budget)
 
 
 class Orders:
@@ -212,13 +214,14 @@ class Orders:
         self._withdraw(self._planned[host] - in_use.keys())
         self._planned[host] = set(in_use)
         shared = self._shared.get(host)
-        seen = self._to_look_at(host, in_use, facts)
-        wants_others = [self._look(pair, in_use[pair], facts) for pair in seen]
+        most = _most(shared, in_use, budget)
+        seen = self._to_look_at(host, in_use, facts, most)
+        wants_others = [self._look(pair, in_use[pair], facts, most) for pair in seen]
         has_others: list[Pair] = []
         is_shared_anew = any(wants_others) or shared is None or not shared.holds(in_use, budget)
         if is_shared_anew:
             wanted = sum(len(self._plans[pair].wanted) for pair in in_use)
-            self._shared[host] = _Shared(in_use, budget, wanted)
+            self._shared[host] = _Shared(in_use, budget, wanted, most)
             has_others = self._share(in_use, budget)
         unsettled = {pair for pair in (*seen, *has_others) if self._plans[pair].settled is None}
         if unsettled:
@@ -227,20 +230,20 @@ class Orders:
             self._unsettled.pop(host, None)
         return is_shared_anew
 
-    def _to_look_at(self, host: str, in_use: InUse, facts: _Facts) -> Collection[Pair]:
+    def _to_look_at(self, host: str, in_use: InUse, facts: _Facts, most: int) -> Collection[Pair]:
         """The pairs of a host that may be granted more, or of which something is different."""
         if facts.anew is None:
             return in_use.keys()
         found = {*self._unsettled.get(host, ()), *facts.anew.get(host, ())} & in_use.keys()
         shared = self._shared.get(host)
-        if shared is None or shared.in_use is not in_use:
+        if shared is None or shared.in_use is not in_use or shared.most != most:
             for pair, ports in in_use.items():
                 plan = self._plans.get(pair)
-                if plan is None or not plan.is_settled(facts.of(pair, ports)):
+                if plan is None or not plan.is_settled(facts.of(pair, ports, most)):
                     found.add(pair)
         return found
 
-    def _look(self, pair: Pair, ports: Collection[int], facts: _Facts) -> bool:
+    def _look(self, pair: Pair, ports: Collection[int], facts: _Facts, most: int) -> bool:
         """See which ports a pair is to have; whether others than before."""
         plan = self._plans.get(pair)
         if plan is None:
@@ -248,11 +251,11 @@ class Orders:
             plan = self._plans[pair] = _Plan(switches=switches)
         if plan.is_taken_up:
             plan.go_on(pair)
-        of, heard, lacks = facts.of(pair, ports), facts.traced.get(pair), False
+        of, heard, lacks = facts.of(pair, ports, most), facts.traced.get(pair), False
         if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
             lacks = facts.path_counts.lacks(pair, of[1], is_far=of[2])
-            self.waits |= _grow(plan, lacks=lacks, is_calm=facts.is_calm)
-        may_grow = (lacks or plan.waited > 0) and plan.granted < MOST_CANDIDATES
+            self.waits |= _grow(plan, most if lacks else 0, is_calm=facts.is_calm)
+        may_grow = (lacks or plan.waited > 0) and plan.granted < most
         plan.settled = None if may_grow else of
         plan.granted = max(plan.granted, _batch(of[1]) - min(len(ports), MOST_IN_USE))
         return plan.want(pair, ports)
@@ -312,15 +315,25 @@ def _batch(enough: int | None) -> int:
     return BATCH if enough is None else min(BATCH, SOUGHT * enough)
 
 
-def _grow(plan: _Plan, *, lacks: bool, is_calm: bool) -> bool:
-    """Grant a pair that lacks paths more ports; whether it does, and may be granted more."""
-    if not lacks:
+def _most(shared: _Shared | None, in_use: InUse, budget: int) -> int:
+    """How many candidates a pair of a host may be granted: once all room is taken, what it would get if all got as many.
+
+    Else pairs would go on taking from each other, for ever, what has been traced.
+    """
+    if shared is None or shared.wanted < budget:
+        return MOST_CANDIDATES
+    return min(MOST_CANDIDATES, budget // len(in_use))
+
+
+def _grow(plan: _Plan, most: int, *, is_calm: bool) -> bool:
+    """Grant a pair more ports, if it has less than `most`; whether it may be granted still more."""
+    if plan.granted >= most:
         plan.waited = 0
         return False
     plan.waited += 1
     if is_calm or plan.granted < SOON or plan.waited >= DEADLINE_UPDATES:
-        plan.granted, plan.waited = min(plan.granted + BATCH, MOST_CANDIDATES), 0
-    return plan.granted < MOST_CANDIDATES
+        plan.granted, plan.waited = min(plan.granted + BATCH, most), 0
+    return plan.granted < most
 
 
 def _by_host(pairs: Iterable[Pair]) -> dict[str, set[Pair]]:

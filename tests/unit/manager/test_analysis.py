@@ -13,7 +13,7 @@ from fakes import until
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.tasks import end
-from manager.analysis import LINKS_INTERVAL_S, Analysis
+from manager.analysis import LINKS_INTERVAL_S, TRACES_AT_ONCE, Analysis
 from manager.duties import Duties
 from manager.fabric.model import KnownLinks
 from manager.fabric.routes import DirectedLink, Routes
@@ -145,10 +145,12 @@ async def test_jobs_are_looked_at_as_often_as_processor_time_allows(
     assert min(pauses_s) < most_s
 
 
+@pytest.mark.parametrize("knows_paths", [True, False])
 @asynchronous
 async def test_orders_and_jobs_wait_for_the_first_plan_of_a_manager_that_has_begun_to_lead(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, *, knows_paths: bool
 ) -> None:
+    """And the first paths do."""
     done: list[str] = []
     first_plan = FirstPlan()
     first_plan.lead(time.monotonic())
@@ -170,18 +172,36 @@ async def test_orders_and_jobs_wait_for_the_first_plan_of_a_manager_that_has_beg
         causes=SimpleNamespace(due=lambda *_known: dict, take=lambda _found, _now_s: None),
         subnets=SimpleNamespace(links=lambda *_known: KnownLinks()),
         subnet_faults=SimpleNamespace(dead_links=()),
-        discovery=SimpleNamespace(learn=note("paths", []), fabric=SimpleNamespace(store=())),
+        discovery=SimpleNamespace(
+            pending=0,
+            learn=note("paths", []),
+            fabric=SimpleNamespace(
+                store=(), routes=SimpleNamespace(links=("a link",) if knows_paths else ())
+            ),
+        ),
         note_fabric=lambda _changes: None,
         begin_discovery=note("orders", (False, None)),
     )
     bus = cast(Bus, SimpleNamespace(connected=True))
     analysis = Analysis(bus, cast(FleetState, state), Duties(), direct=_direct)
     loops = [asyncio.create_task(loop) for loop in (analysis._discover(), analysis._infer_jobs())]
-    await until(lambda: len(done) >= 3)
-    assert set(done) == {"paths"}
+    await asyncio.sleep(0.1)
+    assert set(done) == ({"paths"} if knows_paths else set())
     first_plan.make()
-    await until(lambda: {"orders", "jobs"} <= set(done))
+    await until(lambda: {"paths", "orders", "jobs"} <= set(done))
     await end(*loops)
+
+
+@asynchronous
+async def test_many_traces_are_taken_in_bit_by_bit() -> None:
+    taken: list[int] = []
+    discovery = SimpleNamespace(
+        pending=3 * TRACES_AT_ONCE + 1, take_in=lambda _now_s, most: taken.append(most)
+    )
+    state = cast(FleetState, SimpleNamespace(discovery=discovery))
+    analysis = Analysis(cast(Bus, SimpleNamespace()), state, Duties(), direct=_direct)
+    await analysis._take_in_traces()
+    assert taken == [TRACES_AT_ONCE] * 3
 
 
 def test_a_first_plan_is_awaited_for_so_long() -> None:

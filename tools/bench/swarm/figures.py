@@ -106,6 +106,7 @@ def _named(name: str, faults: list[Fault], *, to_core: bool, misnamed: list[str]
     named_s = np.array([_first_s(fault) for fault in chosen])
     told: dict[str, Any] = {
         "faults": len(chosen),
+        "named_s": named_s.round(2).tolist(),
         "median_s": round(float(np.median(named_s)), 2),
         "not_named": int(np.count_nonzero(named_s == LATEST_S)),
         "named_share": round(float(np.mean(named_s < LATEST_S)), 3),
