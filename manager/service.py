@@ -200,18 +200,9 @@ class Manager:
             {**self.state.overrides.by_key(), ACCESS: self.grants},
             shared={KEYS: self._probe_keys},
         )
-        reader, identity = (
-            manager_bus(url, authority, pod=config.pod, name="cwdp-manager documents"),
-            self._identity,
-        )
+        reader = manager_bus(url, authority, pod=config.pod, name="cwdp-manager documents")
         self._take_over = TakeOver(
-            self.bus,
-            self.lease,
-            self.state,
-            self._kept,
-            reader=reader,
-            identity=identity,
-            direct=self._direct,
+            self.bus, self.lease, self.state, self._kept, reader, identity=self._identity, direct=self._direct
         )
         streams = bucket_of(STREAM, config.pod), stream_of(bucket_of(AUDITS, config.pod)), *STREAMS
         self._copies = Copies(self.bus, lambda: self.state.leads, streams)

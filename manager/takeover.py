@@ -48,8 +48,8 @@ class TakeOver:
         lease: Leadership,
         state: FleetState,
         kept: BusState,
-        *,
         reader: Bus,
+        *,
         identity: Path,
         direct: Callable[[Iterable[Desired]], None],
     ) -> None:

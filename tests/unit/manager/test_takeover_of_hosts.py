@@ -45,7 +45,7 @@ async def test_a_host_that_another_manager_has_put_out_is_forgotten_and_one_that
             lease = Lease([bus], Claim(manager="1", name="m"), lambda _leads: None)
             kept = BusState(bus, lease.confirm, {}, shared={})
             taking_over = TakeOver(
-                bus, lease, state, kept, reader=reader, identity=tmp_path, direct=lambda _documents: None
+                bus, lease, state, kept, reader, identity=tmp_path, direct=lambda _documents: None
             )
             state.lead(60.0, Leader(2, 0.0), timeline="t", others_led=True)
             await taking_over._take_up_hosts()
@@ -70,7 +70,7 @@ async def test_hosts_that_come_one_after_the_other_are_taken_up_as_they_come(
             lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
             kept = BusState(bus, lease.confirm, {}, shared={})
             taking_over = TakeOver(
-                bus, lease, state, kept, reader=reader, identity=tmp_path, direct=lambda _documents: None
+                bus, lease, state, kept, reader, identity=tmp_path, direct=lambda _documents: None
             )
             state.lead(60.0, Leader(2, 0.0), timeline="t", others_led=True)
             asked_s: list[float] = []

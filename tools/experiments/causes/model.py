@@ -217,19 +217,19 @@ def fared(iterations: Iterable[Json], since_ns: int, before_s: float) -> Meanwhi
         since_ns: the moment.
         before_s: how much of the time before counts; iterations wholly within do.
     """
-    rows = [(row["start_ns"], row["end_ns"]) for row in iterations]
     from_ns = since_ns - before_s * 1e9
-    before = [end_ns - start_ns for start_ns, end_ns in rows if from_ns <= start_ns and end_ns <= since_ns]
-    after = [(end_ns, end_ns - start_ns) for start_ns, end_ns in rows if start_ns >= since_ns]
-    if not before or not after:
+    rows = [(row["start_ns"], row["end_ns"]) for row in iterations if row["start_ns"] >= from_ns]
+    took_ns = [end_ns - start_ns for start_ns, end_ns in rows]
+    before_ns = [took for took, (_, end_ns) in zip(took_ns, rows, strict=True) if end_ns <= since_ns]
+    first = next((i for i, (start_ns, _) in enumerate(rows) if start_ns >= since_ns), len(rows))
+    if not before_ns or first == len(rows):
         return Meanwhile()
-    usual_ns, took_ns = median(before), [took for _, took in after]
-    recent = ((end_ns, took_ns[max(i - RECENT, 0) : i]) for i, (end_ns, _) in enumerate(after, 1))
-    slow = (end_ns for end_ns, those in recent if median(those) > (1 + SLOWER_SHARE) * usual_ns)
-    first_ns = next(slow, None)
+    usual_ns = median(before_ns)
+    recent_ns = {i: median(took_ns[max(i + 1 - RECENT, 0) : i + 1]) for i in range(first, len(rows))}
+    slow = next((i for i, median_ns in recent_ns.items() if median_ns > (1 + SLOWER_SHARE) * usual_ns), None)
     return Meanwhile(
-        longer=median(took_ns) / usual_ns - 1,
-        slow_after_s=None if first_ns is None else (first_ns - since_ns) / 1e9,
+        longer=median(took_ns[first:]) / usual_ns - 1,
+        slow_after_s=None if slow is None else (rows[slow][1] - since_ns) / 1e9,
     )
 
 

@@ -117,6 +117,7 @@ def test_how_much_longer_iterations_are_and_since_when() -> None:
     assert found.longer == pytest.approx(0.5)
     assert found.slow_after_s == pytest.approx(7.5)
     assert fared(iterations[:7], 4 * S, 10.0) == Meanwhile(0.0)
+    assert fared(iterations, 7 * S, 10.0).slow_after_s == pytest.approx(4.5)
     assert fared(iterations, 4 * S, 0.5) == fared(iterations[:4], 4 * S, 10.0) == Meanwhile()
 
 
