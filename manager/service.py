@@ -93,8 +93,7 @@ STALL_S = 2.0
 STANDS_S = 10.0
 """A manager whose loop stands still for so long leads no more."""
 
-PLAN_GLANCE_S = 0.05
-PLAN_SHARE = 0.25
+PLAN_GLANCE_S, PLAN_SHARE = 0.05, 0.25
 THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
 
@@ -409,7 +408,9 @@ class Manager:
                 with self.duties.of(PLAN):
                     self._direct(self.state.plan(started))
                 took_s = self.duties.spent_s(PLAN) - before_s
-                due_s = started + max(self.state.pace.interval_s, took_s / self.duties.room(PLAN_SHARE))
+                soon = self.state.first_plan.hurries(started, self.state.planner.standing.flows)
+                interval_s = PLAN_GLANCE_S if soon else self.state.pace.interval_s
+                due_s = started + max(interval_s, took_s / self.duties.room(PLAN_SHARE))
             await asyncio.sleep(PLAN_GLANCE_S)
 
     async def _follow_loop(self) -> None:

@@ -81,7 +81,7 @@ LOOK_INTERVAL_S, MEASURE_EVERY = 0.125, 2
 FITS_S, FULL_S, NEW_EDGES_S = 0.5, 1.0, 10.0
 """Between two reports with fits, and two with paths; edges that changed of late are in each report."""
 
-ENSURE_INTERVAL_S, STEERED_INTERVAL_S = 1.0, 2.0
+ENSURE_INTERVAL_S, STEERED_INTERVAL_S = 1.0, 1.0
 
 _log = logging.getLogger("cwdp.agent")
 

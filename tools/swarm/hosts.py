@@ -80,6 +80,7 @@ class SwarmHost:
         told: its document; None before the first.
         moves: how many of its queue pairs have been steered elsewhere.
         is_away: whether it says nothing.
+        ordered_s: when it was told last to trace others than before, by the monotonic clock.
     """
 
     def __init__(self, number: int, world: World) -> None:
@@ -93,6 +94,7 @@ class SwarmHost:
         self._whole: Desired | None = None
         self.moves = 0
         self.is_away = False
+        self.ordered_s = time.monotonic()
         self._starts = 0
         self._line: ClockLine | None = None
         self._epoch = 0
@@ -139,7 +141,7 @@ class SwarmHost:
 
     def _order(self, traces: Sequence[TraceOrder]) -> None:
         """Trace these and no others; what was withdrawn is traced anew if it is ordered again."""
-        before = self._ordered
+        before, self.ordered_s = self._ordered, time.monotonic()
         self._ordered = {(order.nic, order.dst_addr, sport) for order in traces for sport in order.sports}
         self._untraced = [each for each in self._untraced if each in self._ordered]
         self._untraced += sorted(self._ordered - before)

@@ -30,7 +30,7 @@ from tools.swarm.traffic import Traffic
 
 TICK_S = 0.025
 LONGEST_LATE_S = 1.0
-HELLO_S, STEERED_S, TRACED_S, FITS_S, FULL_S, BURSTS_S = 1.0, 2.0, 0.25, 0.5, 1.0, 1.0
+HELLO_S, STEERED_S, TRACED_S, FITS_S, FULL_S, BURSTS_S = 1.0, 1.0, 0.25, 0.5, 1.0, 1.0
 TRACES_A_REPORT = 64
 
 _T = TypeVar("_T", bound=Struct)

@@ -217,3 +217,6 @@ def test_a_first_plan_is_awaited_for_so_long() -> None:
     assert first_plan.may(200.0, lambda: False)
     first_plan.make()
     assert not first_plan.is_awaited(200.0)
+    assert first_plan.hurries(200.0, 0)
+    assert not first_plan.hurries(200.0, 1)
+    assert not first_plan.hurries(200.0 + AWAITED_S, 0)

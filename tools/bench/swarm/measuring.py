@@ -26,6 +26,9 @@ from tools.swarm.swarm import Swarm, pod_names
 
 BUS_PORT = 4471
 SETTLES_S, MEASURED_S, FAULT_S, BETWEEN_S = 75.0, 90.0, 5.0, 4.0
+CALM_S, RESTLESS_S = 15.0, 120.0
+"""A fleet is at rest once no host was told for so long to trace other paths; so long that is waited for."""
+
 GLANCE_S = 0.5
 WRITTEN_S = 5.0
 """After which managers have written what happened into their history."""
@@ -146,7 +149,7 @@ class _Watched:
         )
 
     async def _settled(self) -> None:
-        """Wait until the managers know the fleet, and for as long again as their first minute takes."""
+        """Wait until the managers know the fleet, for as long again as their first minute takes, and until they know its paths."""
         progress(f"swarm of {self._swarm.fabric.size.nics} NICs: settling")
         async with asyncio.timeout(LATEST_S):
             while True:
@@ -154,6 +157,12 @@ class _Watched:
                     break
                 await asyncio.sleep(GLANCE_S)
         await asyncio.sleep(SETTLES_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RESTLESS_S):
+                while True:
+                    if max(host.ordered_s for host in self._swarm.hosts) < time.monotonic() - CALM_S:
+                        break
+                    await asyncio.sleep(GLANCE_S)
         progress("measuring")
 
     async def _trouble(self, draw: random.Random, turn: int) -> None:
