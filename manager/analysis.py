@@ -120,7 +120,7 @@ class Analysis:
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
             learn = partial(discovery.learn, started)
             self._state.note_fabric(await self._done(DISCOVERY, learn, is_large=is_large))
-            if self._bus.connected and not self._awaits_plan():
+            if self._bus.connected and not self._awaits_plan() and not self._awaits_queue_pairs():
                 await self._order_traces(is_large=is_large)
             took_s = self._duties.spent_s(DISCOVERY) - before_s
             await asyncio.sleep(
@@ -148,6 +148,13 @@ class Analysis:
     def _awaits_plan(self) -> bool:
         """Whether this manager leads and has yet to plan, which comes first: hosts go on as they were told meanwhile."""
         return self._state.leads and self._state.first_plan.is_awaited(time.monotonic())
+
+    def _awaits_queue_pairs(self) -> bool:
+        """Whether hosts trace what an earlier manager ordered, and some have yet to tell what they send: it would seem that nothing is."""
+        if not (self._state.discovery.goes_on and self._state.first_plan.is_lately(time.monotonic())):
+            return False
+        told = {host for host, _ in self._state.traffic.queue_pairs.tables}
+        return not told.issuperset(self._state.members.up())
 
     async def _follow_jobs(self, infer: Steps[Inferred] | None) -> None:
         """Those whose bursts are known, and why they are slow; ranks that stand still send none."""

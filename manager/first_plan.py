@@ -37,6 +37,6 @@ class FirstPlan:
         """Whether what takes long and can wait is to wait for it."""
         return not self._is_made and now_s - self._leads_since_s < AWAITED_S
 
-    def hurries(self, now_s: float, queue_pairs: int) -> bool:
-        """Whether the next plan is to come soon, as the last one knew of none: hosts may have yet to tell what is sent."""
-        return not queue_pairs and now_s - self._leads_since_s < AWAITED_S
+    def is_lately(self, now_s: float) -> bool:
+        """Whether the manager leads since lately: hosts may have yet to tell what is sent."""
+        return now_s - self._leads_since_s < AWAITED_S

@@ -408,7 +408,7 @@ class Manager:
                 with self.duties.of(PLAN):
                     self._direct(self.state.plan(started))
                 took_s = self.duties.spent_s(PLAN) - before_s
-                soon = self.state.first_plan.hurries(started, self.state.planner.standing.flows)
+                soon = not self.state.planner.standing.flows and self.state.first_plan.is_lately(started)
                 interval_s = PLAN_GLANCE_S if soon else self.state.pace.interval_s
                 due_s = started + max(interval_s, took_s / self.duties.room(PLAN_SHARE))
             await asyncio.sleep(PLAN_GLANCE_S)

@@ -98,6 +98,11 @@ class Discovery:
         """What each host is to trace of the paths of TCP."""
         return self._as_told().tcp
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether hosts still trace what an earlier manager ordered."""
+        return self._orders.are_taken_up
+
     def _as_told(self) -> Divided:
         if self._divided.of is not self._orders.by_host:
             self._divided = Divided(self._orders.by_host)

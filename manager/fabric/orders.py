@@ -118,12 +118,13 @@ class Orders:
         by_host: what each is to trace; a list is never changed, but replaced.
         waits: whether some pair is still to be granted more ports, though nothing else changes.
         withdrawn: paths that are not to be traced any more since the last update.
+        are_taken_up: whether what an earlier manager ordered still holds somewhere.
     """
 
     def __init__(self) -> None:
         self.by_host: dict[str, list[TraceOrder]] = {}
         self.withdrawn: list[PathName] = []
-        self.waits = False
+        self.waits = self.are_taken_up = False
         self._plans: dict[Pair, _Plan] = {}
         self._planned: defaultdict[str, set[Pair]] = defaultdict(set)
         self._unsettled: dict[str, set[Pair]] = {}
@@ -137,7 +138,7 @@ class Orders:
     def take_up(self, host: str, told: Sequence[TraceOrder]) -> None:
         """Go on from what an earlier manager had a host trace; that holds until the next update."""
         if told:
-            self.by_host[host] = list(told)
+            self.by_host[host], self.are_taken_up = list(told), True
         for order in told:
             pair = nic_id(host, order.nic), order.dst_addr
             plan = self._plans.setdefault(pair, _Plan())
@@ -178,7 +179,7 @@ class Orders:
         facts = _Facts(path_counts, traced, owner, enough, far, is_calm, by_host)
         in_use = {host: pairs for host, pairs in in_use.items() if pairs}
         budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(in_use)))
-        self.withdrawn, self.waits = [], False
+        self.withdrawn, self.waits, self.are_taken_up = [], False, False
         for host in self._planned.keys() - in_use.keys():
             self._withdraw(self._planned.pop(host))
             self._unsettled.pop(host, None)

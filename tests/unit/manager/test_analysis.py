@@ -168,18 +168,20 @@ async def test_orders_and_jobs_wait_for_the_first_plan_of_a_manager_that_has_beg
         leads=True,
         first_plan=first_plan,
         jobs=SimpleNamespace(due=note("jobs", None), take=lambda _jobs: None, jobs=[], strays={}),
-        traffic=SimpleNamespace(timeline_ns=lambda _now_s: 0),
+        traffic=SimpleNamespace(timeline_ns=lambda _now_s: 0, queue_pairs=SimpleNamespace(tables={})),
         causes=SimpleNamespace(due=lambda *_known: dict, take=lambda _found, _now_s: None),
         subnets=SimpleNamespace(links=lambda *_known: KnownLinks()),
         subnet_faults=SimpleNamespace(dead_links=()),
         discovery=SimpleNamespace(
             pending=0,
+            goes_on=False,
             learn=note("paths", []),
             fabric=SimpleNamespace(
                 store=(), routes=SimpleNamespace(links=("a link",) if knows_paths else ())
             ),
         ),
         note_fabric=lambda _changes: None,
+        members=SimpleNamespace(up=lambda: ["h1"]),
         begin_discovery=note("orders", (False, None)),
     )
     bus = cast(Bus, SimpleNamespace(connected=True))
@@ -187,7 +189,11 @@ async def test_orders_and_jobs_wait_for_the_first_plan_of_a_manager_that_has_beg
     loops = [asyncio.create_task(loop) for loop in (analysis._discover(), analysis._infer_jobs())]
     await asyncio.sleep(0.1)
     assert set(done) == ({"paths"} if knows_paths else set())
+    state.discovery.goes_on = True
     first_plan.make()
+    await until(lambda: {"paths", "jobs"} <= set(done))
+    assert "orders" not in done
+    state.traffic.queue_pairs.tables["h1", "nic0"] = None
     await until(lambda: {"paths", "orders", "jobs"} <= set(done))
     await end(*loops)
 
@@ -217,6 +223,5 @@ def test_a_first_plan_is_awaited_for_so_long() -> None:
     assert first_plan.may(200.0, lambda: False)
     first_plan.make()
     assert not first_plan.is_awaited(200.0)
-    assert first_plan.hurries(200.0, 0)
-    assert not first_plan.hurries(200.0, 1)
-    assert not first_plan.hurries(200.0 + AWAITED_S, 0)
+    assert first_plan.is_lately(200.0)
+    assert not first_plan.is_lately(200.0 + AWAITED_S)
