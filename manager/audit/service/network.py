@@ -45,9 +45,10 @@ class Network:
     def plan_asks(self, hosts: Collection[str], seed: int) -> Callable[[], Mapping[str, Ask]]:
         """Take down who is probed; what it returns says, in any thread, whom hosts are to ask so that all pairs of NICs are met."""
         state = self._state
+        members = [each for each in state.probeable(time.monotonic()) if not state.members.is_lost(each[0])]
         return partial(
             self._plan_asks,
-            state.probeable(time.monotonic()),
+            members,
             frozenset(hosts),
             state.discovery.path_counts.most_paths,
             seed,
