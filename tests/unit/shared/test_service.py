@@ -114,6 +114,31 @@ def test_threads_take_memory_from_one_place(tmp_path: Path) -> None:
     assert arenas["one"] == 1 < arenas["several"]
 
 
+LARGE = """
+import ctypes
+from pathlib import Path
+from cwdp.shared.service import LARGE_BYTES, hold_little_memory
+
+class Mallinfo2(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]
+
+hold_little_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes, libc.mallinfo2.restype = ctypes.c_void_p, [ctypes.c_void_p], Mallinfo2
+before = libc.mallinfo2().hblks
+for _ in range(3):
+    part = libc.malloc(2 * LARGE_BYTES)
+    assert libc.mallinfo2().hblks == before + 1
+    libc.free(part)
+assert libc.mallinfo2().hblks == before
+assert "THP_enabled:\t0" in Path("/proc/self/status").read_text()
+"""
+
+
+def test_what_is_large_has_pages_of_its_own_each_time_and_they_are_small() -> None:
+    subprocess.run([sys.executable, "-c", LARGE], check=True)
+
+
 HOLES = """
 import ctypes, resource
 from cwdp.shared.service import give_back
