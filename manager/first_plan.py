@@ -35,7 +35,7 @@ class FirstPlan:
 
     def is_awaited(self, now_s: float) -> bool:
         """Whether what takes long and can wait is to wait for it."""
-        return not self._is_made and now_s - self._leads_since_s < AWAITED_S
+        return not self._is_made and self.is_lately(now_s)
 
     def is_lately(self, now_s: float) -> bool:
         """Whether the manager leads since lately: hosts may have yet to tell what is sent."""

@@ -14,6 +14,7 @@ from cwdp.shared.bus.records import packed_address
 from manager.hosts.elsewhere import Elsewhere
 
 MISSED_HELLOS = 5
+LOST_AFTER_S = MISSED_HELLOS * HELLO_INTERVAL_S
 GRACE_S = 30.0
 """For so long what has gone keeps its place in the probe graph: a NIC without carrier, and a host that is lost, as where its agent is
 begun anew. Paths that are known stay so, and nobody's probes are others."""
@@ -169,7 +170,7 @@ class Members:
         lost = []
         for name, host in list(self.hosts.items()):
             silent_s = now_s - host.last_seen_s
-            if host.state == "up" and silent_s > MISSED_HELLOS * HELLO_INTERVAL_S:
+            if host.state == "up" and silent_s > LOST_AFTER_S:
                 host.state = "lost"
                 self.version += 1
                 lost.append(name)
@@ -240,7 +241,7 @@ class Members:
         """Every (host, NIC) that belongs into the probe graph, in order of name; of hosts lost of late too."""
         for name in sorted(self.hosts):
             host = self.hosts[name]
-            if now_s - host.last_seen_s > MISSED_HELLOS * HELLO_INTERVAL_S + GRACE_S:
+            if host.state == "lost" and now_s - host.last_seen_s > LOST_AFTER_S + GRACE_S:
                 continue
             for nic in host.hello.nics:
                 if self._reason_of_nic(host, nic, now_s) == "ok":
