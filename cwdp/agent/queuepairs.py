@@ -29,12 +29,9 @@ MOST_BYTES = 700_000
 QUIET_NS = 900_000_000
 """So long after the last report it is told that nothing moves: each second, by a loop that comes round a little early."""
 
-
+SECOND_NS = 1_000_000_000
 MOST_BURSTS_PER_S = 4096
 """More than these of a NIC are not told within a second: those of the fewest bytes are left out."""
-
-SWEEP_NS = 1_000_000_000
-"""Between two looks for queue pairs that send no more."""
 
 _Part = TypeVar("_Part", NicQueuePairs, NicSamples, NicBursts)
 
@@ -105,7 +102,7 @@ class Bursts:
     def __init__(self, ifname: str, maps: Maps, gap_ms: float) -> None:
         self._ifname, self._maps = ifname, maps
         self._reader = BurstReader(maps, gap_ms)
-        self._swept_ns = -SWEEP_NS
+        self._counted_ns = -SECOND_NS
         self._room = self._unlisted = 0
 
     @property
@@ -118,10 +115,10 @@ class Bursts:
         )
 
     def reports(self, local_ns: int) -> Iterator[NicBursts]:
-        """The bursts that ended since the last call, at `local_ns`."""
-        if local_ns - self._swept_ns >= SWEEP_NS:
-            self._swept_ns, self._room = local_ns, MOST_BURSTS_PER_S
-            self._maps.close_bursts()
+        """The bursts that ended since the last call, at `local_ns`; also of queue pairs that have sent nothing since."""
+        if local_ns - self._counted_ns >= SECOND_NS:
+            self._counted_ns, self._room = local_ns, MOST_BURSTS_PER_S
+        self._maps.close_bursts()
         rows = self._reader.read()
         unlisted = max(0, len(rows) - self._room)
         if unlisted:
