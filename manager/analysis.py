@@ -12,9 +12,11 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.subjects import down
 from manager.duties import Duties
+from manager.jobs.flows import Flow
 from manager.jobs.inference import Inferred
 from manager.jobs.names import named
 from manager.jobs.steps import Steps, step
+from manager.planner.events import Move
 from manager.state import FleetState
 
 JOIN_INTERVAL_S, LINKS_INTERVAL_S = 0.5, 0.1
@@ -57,6 +59,7 @@ class Analysis:
     ) -> None:
         self._bus, self._state, self._duties, self._direct = bus, state, duties, direct
         self._thread = ThreadPoolExecutor(1, "analysis")
+        state.planner.on_moves.append(self._hear_moves)
 
     def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         """What is to be run, each for ever."""
@@ -68,6 +71,12 @@ class Analysis:
             self._discover,
             self._infer_jobs,
         ]
+
+    def _hear_moves(self, moves: Iterable[Move]) -> None:
+        """The planner has other paths for queue pairs: what that brings their jobs is told with why they are slow."""
+        nics = self._state.members.nics_by_address
+        names = (move.name for move in moves if move.what in ("moved", "rerouted"))
+        self._state.causes.hear_moves(Flow(name.src, nics.get(name.dst_addr, ""), name.qpn) for name in names)
 
     async def _join_samples(self) -> None:
         while True:

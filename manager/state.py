@@ -33,7 +33,6 @@ from manager.documents import wanted_documents
 from manager.fabric.discovery import Discovery, OrderInputs
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.wiring_watch import WiringChange
-from manager.faults.dead_links import avoided
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.first_plan import FirstPlan
@@ -109,8 +108,8 @@ class FleetState:
         self.discovery = Discovery(self.members, self.traffic, self.steering)
         self.watch = LinkWatch(self.members, self.note)
         self.subnet_faults = SubnetWatch(self.watch.findings, self.note)
-        links_now = LinksNow(self.watch, self.traffic, self.members)
-        self.causes = CauseWatch(self.note, links_now, self.collectives)
+        links_now = LinksNow(self.watch, traffic, self.members)
+        self.causes = CauseWatch(self.note, links_now, self.collectives, traffic.not_ready)
         settings = planner or PlannerSettings()
         self.planner = Planner(
             self.members, traffic.queue_pairs, settings, self.note, traffic.verbs, connections=traffic.tcp
@@ -419,8 +418,9 @@ class FleetState:
             now_s,
             routes=self.fabric.routes,
             loads=self.links,
-            localised=avoided(self.faults, self.watch.faults.dead_elsewhere, self.fabric.routes),
+            localised=self.watch.avoided(self.fabric.routes, self.causes.avoided(now_s)),
             overrides=by_name(self.steering.messages(), by_hand),
+            pauses_s=self.jobs.pauses_s,
         )
         spreads_anew = self.planner.settings.enabled and self.ib_spreads.plan(now_s)
         believes_others = self._addresses.version != self._addresses_version

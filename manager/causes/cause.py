@@ -31,6 +31,7 @@ class Cause:
         evidence: what speaks for it, for people.
         between: the jobs that get in each other's way, by name: that is one cause though they meet now at one link, now at another.
         is_repeated: whether what speaks for it came again and again, so that another look would tell nothing more.
+        to_avoid: links that it is better to send nothing over, where there are others.
     """
 
     kind: Kind
@@ -41,6 +42,7 @@ class Cause:
     evidence: tuple[str, ...]
     between: tuple[str, ...] = ()
     is_repeated: bool = False
+    to_avoid: tuple[DirectedLink, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,11 @@
 """The first rule that holds says why a job is slow. Pure.
 
 What the fabric's probes have found comes first, then who makes the others wait, then where packets are lost or wait.
-Every rule says what an iteration would gain without its cause; one that would gain nothing is none.
+Every rule says what an iteration would gain without its cause. A fault on the job's way that makes its packets be sent again is told
+before iterations are longer: they soon are.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +41,9 @@ absolute deviation of these."""
 
 LEAST_HOSTS = 3
 
+REFUSED_SHARE = 0.003
+"""Of the packets of a NIC to another one: so many RNR NAKs come back where that one has posted too few receives."""
+
 GONE = ("dead", "silent")
 LEFT = (*GONE, "lossy")
 """Where there are others, the planner sends nothing over them."""
@@ -47,6 +52,9 @@ ABOUT_HOSTS = ("slow_sender", "slow_receiver")
 
 OF_THE_HOUR = "flapping"
 """Told for long after a link is well again; while it is gone, that is found of it as well."""
+
+
+NotReady = Mapping[tuple[str, str], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +68,7 @@ class Case:
         links: what is known of the fabric.
         others: all other jobs, by name.
         waits: the share of the time in which programs of each host waited for a processor.
+        not_ready: RNR NAKs of late, by the NIC that sent them and the one that they came to.
         told: what its ranks tell; None where they do not.
     """
 
@@ -69,6 +78,7 @@ class Case:
     links: Links
     others: Sequence[tuple[str, Job]] = ()
     waits: Mapping[str, float] = field(default_factory=dict)
+    not_ready: NotReady = field(default_factory=dict)
     told: Told | None = None
 
     @property
@@ -97,11 +107,26 @@ class Case:
         return self.usual_ns is not None and self.longer_ns > SLOWER_SHARE * self.usual_ns
 
     def resent_share(self, flows: Iterable[Flow]) -> float:
-        """The share of packets of some flows that were sent again, or asked for again; of the flow with most."""
+        """The share of packets of some flows that were lost and sent again; of the flow with most.
+
+        What its receiver was not ready for is sent again as well, and has not been lost.
+        """
         lately = self.job.lately
         return max(
-            (lately.resent.get(flow, 0) / max(lately.sent.get(flow, 0), 1) for flow in flows), default=0.0
+            (
+                lately.resent.get(flow, 0) / max(lately.sent.get(flow, 0), 1)
+                for flow in flows
+                if not self.is_refused(flow.src, flow.dst)
+            ),
+            default=0.0,
         )
+
+    def is_refused(self, src: str, dst: str) -> bool:
+        """Whether a NIC often was not ready for what another one sent it."""
+        if (dst, src) not in self.not_ready:
+            return False
+        sent = sum(count for flow, count in self.job.lately.sent.items() if flow[:2] == (src, dst))
+        return self.not_ready[dst, src] > REFUSED_SHARE * sent
 
     def over(self, links: Collection[int]) -> list[Flow]:
         """Flows of the job that cross one of some links."""
@@ -206,6 +231,22 @@ def _pauses(case: Case) -> Cause | None:
     return Cause("host", pauses.nic, pauses.nic, costs_ns, 0.8, tuple(said), is_repeated=True)
 
 
+def _not_ready(case: Case) -> Cause | None:
+    """A NIC answers that no receive is posted for what it is sent; the one that does so most."""
+    counts: Counter[str] = Counter()
+    for src, dst in {flow[:2] for flow in case.job.flows}:
+        if case.is_refused(src, dst):
+            counts[dst] += case.not_ready[dst, src]
+    if not counts:
+        return None
+    nic, count = max(counts.items(), key=lambda one: (one[1], one[0]))
+    said = (
+        f"it sent {count} RNR NAKs in the last seconds: its program had posted no receive for what came",
+        f"an iteration takes {_ms(case.longer_ns)} longer than it did",
+    )
+    return Cause("host", nic, nic, round(case.longer_ns), 0.8, said)
+
+
 def _queue(case: Case) -> Cause | None:
     """Packets wait at a link for longer than at others like it, and than at any that other jobs use as well."""
     waits = _waits(case)
@@ -231,12 +272,25 @@ def _loss(case: Case) -> Cause | None:
     if not suspects:
         return None
     i = min(suspects, key=case.links.name)
+    link = case.links.names[i]
     said = [
         f"{len(losing)} queue pairs over it have packets sent again, {case.resent_share(losing):.1%}; no other has"
     ]
+    is_sure = len(suspects) == 1 and is_between_switches(link) and _are_of_several(losing)
     return Cause(
-        "link", case.links.name(i), _nic_at(case, i), round(case.longer_ns), 1 / len(suspects), tuple(said)
+        "link",
+        case.links.name(i),
+        _nic_at(case, i),
+        round(case.longer_ns),
+        1 / len(suspects),
+        tuple(said),
+        to_avoid=(link,) if is_sure else (),
     )
+
+
+def _are_of_several(flows: Iterable[Flow]) -> bool:
+    """Whether no host is at an end of all of them: what one host tells of itself is no evidence against a link."""
+    return not set.intersection(*({host_of(flow.src), host_of(flow.dst)} for flow in flows))
 
 
 def _missing(case: Case) -> Cause | None:
@@ -372,5 +426,5 @@ Rule = Callable[[Case], Cause | None]
 RULES: tuple[Rule, ...] = _fault, _processor, _compute, _pauses
 """In the order in which they are asked."""
 
-RULES_OF_SLOWER: tuple[Rule, ...] = _queue, _loss, _missing, _shared, _unknown
+RULES_OF_SLOWER: tuple[Rule, ...] = _not_ready, _queue, _loss, _missing, _shared, _unknown
 """Asked after the others of a job that takes longer than usual."""

@@ -8,10 +8,11 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
+from manager.causes.avoiding import LinksToAvoid
 from manager.causes.cause import Cause, Links, with_strays
 from manager.causes.processors import Processors
 from manager.causes.ranks import Calls, told
-from manager.causes.rules import Case, explain
+from manager.causes.rules import Case, NotReady, explain
 from manager.causes.standing import standing_causes
 from manager.causes.usual import Usual
 from manager.collectives.store import Collective, CollectiveStore
@@ -45,6 +46,25 @@ NOTHING: Mapping[Flow, int] = {}
 Look = Callable[[], Found]
 
 
+def _none(_now_s: float) -> NotReady:
+    return {}
+
+
+@dataclass
+class Acted:
+    """What the planner has done for a job that is slow, and what came of it.
+
+    Attributes:
+        moved: how many of its queue pairs it has moved, or sent round something.
+        before_ns: how long an iteration took then, the median of the last ones; None where that is not known.
+        after_ns: how long it takes since, or took when the cause was over.
+    """
+
+    moved: int
+    before_ns: float | None
+    after_ns: float | None
+
+
 @dataclass(kw_only=True)
 class Diagnosis:
     """A cause that jobs suffer from, or did.
@@ -57,6 +77,7 @@ class Diagnosis:
             None before that.
         seen_s: when it was seen first, by the monotonic clock.
         missed_s: since when it is not seen, by the same; None while it is.
+        acted: what the planner has done for each of the jobs since it was seen first.
     """
 
     cause: Cause
@@ -67,6 +88,7 @@ class Diagnosis:
     told_s: float | None = None
     end_s: float | None = None
     missed_s: float | None = None
+    acted: dict[str, Acted] = field(default_factory=dict)
 
 
 class _Known(NamedTuple):
@@ -79,6 +101,7 @@ class _Known(NamedTuple):
     calls: Sequence[Collective]
     timeline_ns: int | None
     strays: Mapping[Flow, int]
+    not_ready: NotReady
 
 
 @dataclass
@@ -89,6 +112,7 @@ class CauseWatch:
         note: keeps an event.
         links_now: keeps what is known now; what it returns tells of the links that flows cross, in any thread.
         calls: what ranks tell of theirs.
+        not_ready: RNR NAKs of late, as `Case` has them, at a moment of the manager's clock.
 
     Attributes:
         processors: what hosts tell of theirs.
@@ -99,11 +123,14 @@ class CauseWatch:
     note: Note
     links_now: Callable[[], LinksOf]
     calls: CollectiveStore
+    not_ready: Callable[[float], NotReady] = _none
     processors: Processors = field(default_factory=Processors)
     past: deque[Diagnosis] = field(default_factory=lambda: deque(maxlen=HISTORY))
     _usual: Usual = field(default_factory=Usual)
     _open: dict[Key, Diagnosis] = field(default_factory=dict)
     _lately: dict[Flow, dict[DirectedLink, float]] = field(default_factory=dict)
+    _avoided: LinksToAvoid = field(default_factory=LinksToAvoid)
+    _jobs: Mapping[str, Job] = field(default_factory=dict)
     _last: int = 0
 
     @property
@@ -114,6 +141,21 @@ class CauseWatch:
     def usual_ns(self, job: Job) -> float | None:
         """What an iteration of a job took at its best of late; None where that is not known."""
         return self._usual.of(job)
+
+    def avoided(self, now_s: float) -> set[DirectedLink]:
+        """Links that the planner is to send nothing over where there are others, by the manager's monotonic clock."""
+        return self._avoided.now(now_s)
+
+    def hear_moves(self, flows: Iterable[Flow]) -> None:
+        """The planner has moved some queue pairs."""
+        flows = set(flows)
+        for known in self._open.values():
+            for name in known.jobs & self._jobs.keys():
+                job = self._jobs[name]
+                count = len(flows.intersection(job.flows))
+                if count:
+                    took_ns = job.lately.recent_ns
+                    known.acted.setdefault(name, Acted(0, took_ns, took_ns)).moved += count
 
     def due(
         self,
@@ -135,7 +177,9 @@ class CauseWatch:
         waits = self.processors.shares()
         latest = self.calls.latest(MOST_JOBS, MOST_CALLS)
         calls = [call.copy() for _, those in latest for call in those]
-        known = _Known(dict(jobs), usual_ns, self.links_now(), waits, calls, timeline_ns, strays)
+        self._jobs = dict(jobs)
+        links_of, not_ready = self.links_now(), self.not_ready(now_s)
+        known = _Known(self._jobs, usual_ns, links_of, waits, calls, timeline_ns, strays, not_ready)
         return partial(self._look, known, now_s)
 
     def take(self, found: Found, now_s: float) -> None:
@@ -154,10 +198,13 @@ class CauseWatch:
             )
             known.cause, known.missed_s = cause, None
             known.jobs |= names
+            self._follow(known.acted)
             if not known.number and now_s - known.seen_s >= _lasts_s(cause):
                 self._last += 1
                 known.number, known.told_s = self._last, time.time()
                 self.note(FABRIC, "job_slow", described(known))
+            if known.number:
+                self._avoided.see(cause.to_avoid, now_s)
         for key in [key for key in self._open if key not in seen]:
             self._miss(key, now_s)
 
@@ -176,6 +223,7 @@ class CauseWatch:
     def _miss(self, key: Key, now_s: float) -> None:
         known = self._open[key]
         known.missed_s = now_s if known.missed_s is None else known.missed_s
+        self._follow(known.acted)
         is_gone = now_s - known.missed_s >= GONE_S
         if not known.number or is_gone:
             del self._open[key]
@@ -183,6 +231,11 @@ class CauseWatch:
             known.end_s = time.time()
             self.past.append(known)
             self.note(FABRIC, "job_slow_over", described(known))
+
+    def _follow(self, acted: Mapping[str, Acted]) -> None:
+        """Take in how long iterations take since the planner acted."""
+        for name in acted.keys() & self._jobs.keys():
+            acted[name].after_ns = self._jobs[name].lately.recent_ns
 
     def _look(self, known: "_Known", now_s: float) -> Found:
         flows = (flow for job in known.jobs.values() for flow in job.flows)
@@ -193,7 +246,8 @@ class CauseWatch:
         for name, job in known.jobs.items():
             others = [each for each in known.jobs.items() if each[0] != name]
             ranks = told(job, calls)
-            cause = explain(Case(name, job, known.usual_ns[name], links, others, known.waits, ranks))
+            usual_ns = known.usual_ns[name]
+            cause = explain(Case(name, job, usual_ns, links, others, known.waits, known.not_ready, ranks))
             if cause is not None:
                 _, names = found.setdefault(_key(cause), (cause, set()))
                 names.add(name)
@@ -232,6 +286,12 @@ def described(found: Diagnosis) -> str:
     """A diagnosis for people, in a line."""
     cause = found.cause
     costs = f", costs {cause.costs_ns / 1e6:.1f} ms an iteration" if cause.costs_ns > 0 else ""
-    return (
-        f"{', '.join(sorted(found.jobs))}: {cause.kind}, {cause.subject}{costs}; {'; '.join(cause.evidence)}"
-    )
+    said = (*cause.evidence, *map(_acted, sorted(found.acted.items())))
+    return f"{', '.join(sorted(found.jobs))}: {cause.kind}, {cause.subject}{costs}; {'; '.join(said)}"
+
+
+def _acted(of_job: tuple[str, Acted]) -> str:
+    name, acted = of_job
+    times = (acted.before_ns, acted.after_ns)
+    before, after = ("?" if ns is None else f"{ns / 1e6:.1f} ms" for ns in times)
+    return f"{acted.moved} queue pairs of {name} moved meanwhile: an iteration took {before} before, {after} after"

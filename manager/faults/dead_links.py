@@ -37,7 +37,12 @@ class _Suspicion:
     confirmed: bool = False
 
 
-def avoided(findings: Findings, elsewhere: Collection[DirectedLink], routes: Routes) -> set[DirectedLink]:
+def avoided(
+    findings: Findings,
+    elsewhere: Collection[DirectedLink],
+    routes: Routes,
+    losing: Collection[DirectedLink] = (),
+) -> set[DirectedLink]:
     """Links that are known to be dead, what may be one of these, and lossy ones that others can stand in for.
 
     Of a host whose paths are traced while a link is silent, those over it are known up to there only. They look like ways
@@ -47,26 +52,31 @@ def avoided(findings: Findings, elsewhere: Collection[DirectedLink], routes: Rou
         findings: this manager's.
         elsewhere: links that other managers found to be dead.
         routes: the known paths.
+        losing: links that lose packets of jobs though no finding says so.
     """
     dead = localised(findings) | set(elsewhere)
-    return dead | hiding(routes, dead) | lossy(findings, routes, dead)
+    return dead | hiding(routes, dead) | lossy(findings, routes, dead, losing)
 
 
-def lossy(findings: Findings, routes: Routes, dead: Collection[DirectedLink]) -> set[DirectedLink]:
+def lossy(
+    findings: Findings, routes: Routes, dead: Collection[DirectedLink], losing: Collection[DirectedLink] = ()
+) -> set[DirectedLink]:
     """Links between switches that lose some of what crosses them: a queue pair sends all again that was under way behind a lost packet.
 
-    The worst first, and so many at most that half of each switch's links upwards are left.
+    The worst first, those of findings before others, and so many at most that half of each switch's links upwards are left.
     """
     sure = [finding for finding in findings.of("lossy") if finding.confidence >= SURE]
-    if not sure:
+    named = [
+        {link for subject in (finding.subject, *finding.also) for link in subject.links}
+        for finding in sorted(sure, key=lambda each: -each.loss)
+    ]
+    named += [{link} for link in sorted(losing)]
+    if not named:
         return set()
     lower = _lower_ends(routes)
     has, lacks = Counter(lower.values()), Counter(lower[link] for link in lower.keys() & set(dead))
     found: set[DirectedLink] = set()
-    for finding in sorted(sure, key=lambda each: -each.loss):
-        links = {
-            link for subject in (finding.subject, *finding.also) for link in subject.links
-        } & lower.keys()
+    for links in (each & lower.keys() for each in named):
         more = Counter(lower[link] for link in links - found)
         if all(2 * (lacks[switch] + more[switch]) <= has[switch] for switch in more):
             found |= links

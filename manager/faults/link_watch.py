@@ -1,7 +1,7 @@
 """The links of the fabric as the manager sees them: windows in, queues, loads and faults out. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.messages import BounceOrder, WindowReport, nic_id
 from cwdp.shared.bus.records import WINDOW_NS
 from manager.fabric.routes import DirectedLink, Routes
+from manager.faults.dead_links import avoided
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
 from manager.faults.loss_watch import WINDOWS_PER_S
@@ -98,6 +99,10 @@ class LinkWatch:
     def meter(self) -> LoadMeter | None:
         """What adds up the loads of links; None before the first model."""
         return None if self._model is None else self._model.meter
+
+    def avoided(self, routes: Routes, losing: Collection[DirectedLink]) -> set[DirectedLink]:
+        """Links that nothing is to be sent over, of some routes, with those that lose packets of jobs though probes pass."""
+        return avoided(self.findings, self.faults.dead_elsewhere, routes, losing)
 
     def hear(self, report: WindowReport, timeline_ns: int | None) -> None:
         """A host's probes; `timeline_ns` is the time now, None where it is not known."""

@@ -92,7 +92,7 @@ class History:
         self._whole_s = 0.0
         state.on_event = self._recorder.hear_event
         state.on_override = self._recorder.hear_override
-        state.planner.on_moves = self._recorder.hear_moves
+        state.planner.on_moves.append(self._recorder.hear_moves)
 
     async def run(self) -> None:
         """Keep history, for ever; whatever fails in it is told, and it goes on a while later: all else does meanwhile."""

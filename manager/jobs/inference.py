@@ -28,6 +28,9 @@ MOST_COMPARED = 8
 
 MOST_STRAYS = 20_000
 
+LEAST_PAUSE_S = 1.0
+"""A queue pair that is silent for less sends on."""
+
 MUCH_LONGER, HARDLY = 1.5, 0.04
 """Than the median; and in this share of iterations."""
 
@@ -101,10 +104,12 @@ class Inferred(NamedTuple):
     Attributes:
         jobs: those of most NICs first.
         strays: queue pairs that sent of late and are of none of these, with the packets that they sent in the last `LATELY_NS`.
+        pauses_s: for how long a queue pair may be silent and will send again, of jobs that go on and whose iterations are long.
     """
 
     jobs: Sequence[Job] = ()
     strays: Mapping[Flow, int] = {}
+    pauses_s: Mapping[Flow, float] = {}
 
 
 def infer(
@@ -133,7 +138,12 @@ def infer(
     long = yield from _jobs(rest, owners, now_ns, LONG, [job for job in before if job.window == LONG])
     jobs = sorted(_better(short, long), key=lambda job: (-len(job.members), sorted(job.members)))
     yield
-    return Inferred(jobs, _strays(table.since(now_ns - LATELY_NS), jobs))
+    return Inferred(jobs, _strays(table.since(now_ns - LATELY_NS), jobs), _pauses_s(jobs))
+
+
+def _pauses_s(jobs: Iterable[Job]) -> dict[Flow, float]:
+    lasts_s = ((job, OVER * (job.lately.recent_ns or 0.0) / 1e9) for job in jobs if not job.lately.is_over)
+    return {flow: pause_s for job, pause_s in lasts_s if pause_s > LEAST_PAUSE_S for flow in job.flows}
 
 
 def _strays(lately: FlowTable, jobs: Iterable[Job]) -> dict[Flow, int]:

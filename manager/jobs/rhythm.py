@@ -63,6 +63,10 @@ PAUSE_BINS, LONG_PAUSE = 5, 0.5
 PAUSED, SHORT_CUT = 0.5, 0.5
 """Iterations begin where pauses end if that is a period apart in this share of cases, and in none less than that share of a period."""
 
+PARTS = (2, 3)
+ALIKE = 0.1
+"""By no more of their mean the medians of the lengths and of the sizes of iterations differ that are alike."""
+
 Floats = NDArray[np.float64]
 
 
@@ -159,6 +163,8 @@ def _rhythm(sent: Floats, shortest: int) -> Rhythm | None:
         return None
     first = int(peaks[sure][np.flatnonzero(scores[sure] >= NEARLY * scores[sure].max())[0]])
     starts = _ends_of_pauses(sent, [first])
+    if starts is None:
+        starts = _of_parts(sent, first)
     if starts is None:
         starts = _starts(sent, first)
     return Rhythm(_period(starts), float(min(like[first], 1.0)), starts)
@@ -272,6 +278,25 @@ def _ends_of_pauses(sent: Floats, periods: Sequence[float]) -> NDArray[np.intp] 
         return None
     like = np.any([np.abs(apart - period) <= REACH * period for period in periods], axis=0)
     return starts if like.mean() >= PAUSED else None
+
+
+def _of_parts(sent: Floats, period: int) -> NDArray[np.intp] | None:
+    """Where each begins if so long a time holds several with a pause each, that are alike; None where it does not.
+
+    Those that vary by as much as they send are like each other some periods later by chance only.
+    """
+    for parts in PARTS:
+        starts = _ends_of_pauses(sent, [period / parts])
+        if starts is not None and _are_alike(sent, starts, parts):
+            return starts
+    return None
+
+
+def _are_alike(sent: Floats, starts: NDArray[np.intp], parts: int) -> bool:
+    """Whether iterations are as long, and send as much, whichever of so many in turn they are."""
+    lengths, sizes = np.diff(starts), np.add.reduceat(sent, starts)[:-1]
+    medians = np.array([[np.median(each[i::parts]) for i in range(parts)] for each in (lengths, sizes)])
+    return bool((np.ptp(medians, axis=1) <= ALIKE * medians.mean(axis=1)).all())
 
 
 def _starts(sent: Floats, period: int) -> NDArray[np.intp]:

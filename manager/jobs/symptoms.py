@@ -38,7 +38,7 @@ class Symptoms:
         lasted_ns: how long they took, shape (iterations,).
         late: how late each NIC was; the latest first.
         pauses: who stood still now and then; None where nobody did.
-        sent, resent: packets of each flow in that time, those sent again and answered with a NAK.
+        sent, resent: packets of each flow in that time, and those sent again.
         resending: when packets were sent again, as `manager.jobs.pauses` has it, in all that is known of it, shape (n, 2).
         silent_ns: how long nothing has been sent.
     """
@@ -99,14 +99,16 @@ def symptoms(
 
 
 def _packets(flows: FlowBursts, since_ns: int) -> tuple[dict[Flow, int], dict[Flow, int]]:
-    """Those of each flow after a moment, and those sent again, as the end tells that tells of more, or answered with a NAK."""
+    """Those of each flow after a moment, and those sent again, as the end tells that tells of more.
+
+    A NAK is about what comes the other way.
+    """
 
     def count(told: Told, name: str) -> NDArray[np.uint64]:
         values: NDArray[np.unsignedinteger] = getattr(told.bursts, name)
         return told.sums(np.where(told.bursts.end_ns >= since_ns, values, 0))
 
     again = np.maximum(count(flows.left, "resent"), count(flows.arrived, "resent"))
-    again += count(flows.left, "naks")
     sent = count(flows.left, "packets")
     return dict(zip(flows.flows, sent.tolist(), strict=True)), dict(
         zip(flows.flows, again.tolist(), strict=True)

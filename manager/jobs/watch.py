@@ -47,13 +47,14 @@ class JobWatch:
         told: what ranks tell of their bursts, by the timeline now; None where they tell nothing.
 
     Attributes:
-        jobs, strays: as `Inferred` has them.
+        jobs, strays, pauses_s: as `Inferred` has them.
         told_rings: bursts by which they are known that were told and not seen, of each NIC, dtype BURST_ROW, shape (n,).
     """
 
     def __init__(self, traffic: Traffic, members: Members, told: Callable[[int], Told | None]) -> None:
         self.jobs: Sequence[Job] = ()
         self.strays: Mapping[Flow, int] = {}
+        self.pauses_s: Mapping[Flow, float] = {}
         self.told_rings: Mapping[NicName, Rows] = {}
         self._traffic, self._members, self._told = traffic, members, told
         self._looked_into_s = -LOOKED_INTO_EVERY_S
@@ -94,7 +95,7 @@ class JobWatch:
 
     def take(self, found: Inferred) -> None:
         """This was inferred."""
-        self.jobs, self.strays = found
+        self.jobs, self.strays, self.pauses_s = found
 
 
 def owners_of(verbs: VerbsStore, nics: Mapping[bytes, str]) -> dict[Flow, Owners]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, QP_ROW, shown_address, taken
+from manager.jobs.flows import Flow
 from manager.placement.flows import ACTIVE_S, Ends, Flows, Indices, QpName
 from manager.queue_pairs.counters import RATE_HOLDS_S, NicTable
 
@@ -17,6 +18,9 @@ ACKNOWLEDGEMENT_BYTES = 128
 
 _BYTES_RATE = 1
 """Which of a table's rates is of bytes."""
+
+
+NOTHING: Mapping[Flow, float] = {}
 
 
 @dataclass
@@ -36,7 +40,11 @@ class FlowReader:
         self._nics: Mapping[str, str] = {}
 
     def read(
-        self, tables: Mapping[tuple[str, str], NicTable], nics: Mapping[str, str], now_s: float
+        self,
+        tables: Mapping[tuple[str, str], NicTable],
+        nics: Mapping[str, str],
+        now_s: float,
+        pauses_s: Mapping[Flow, float] = NOTHING,
     ) -> Flows:
         """Those that an agent reported of within `ACTIVE_S` of its last report, however long ago that was.
 
@@ -44,6 +52,7 @@ class FlowReader:
             tables: of each NIC.
             nics: the NIC that has each address; another mapping where it changes.
             now_s: the manager's clock.
+            pauses_s: for how long those may be silent that send again afterwards.
         """
         tables = {nic: table for nic, table in tables.items() if len(table.rows)}
         if not tables:
@@ -51,11 +60,13 @@ class FlowReader:
         named = self._name(tables, nics)
         rows, columns = _sent(list(tables.values()), now_s)
         silent_s, rate_bps, source = columns
-        active = (silent_s < ACTIVE_S) & (rows["sport"] > 0)
-        rows = rows[active]
-        dst = list(compress(chain.from_iterable(each.dst for each in named), active))
+        names = list(chain.from_iterable(each.names for each in named))
+        dst = list(chain.from_iterable(each.dst for each in named))
+        active = (silent_s < ACTIVE_S) | _pauses(names, dst, silent_s, pauses_s)
+        active &= rows["sport"] > 0
+        rows, dst = rows[active], list(compress(dst, active))
         return Flows(
-            names=list(compress(chain.from_iterable(each.names for each in named), active)),
+            names=list(compress(names, active)),
             dst=dst,
             sport=rows["sport"].astype(np.int64),
             rate_bps=rate_bps[active],
@@ -77,6 +88,20 @@ class FlowReader:
             kept[nic] = named_before
         self._named = kept
         return list(kept.values())
+
+
+def _pauses(
+    names: Sequence[QpName],
+    dst: Sequence[str],
+    silent_s: NDArray[np.float64],
+    pauses_s: Mapping[Flow, float],
+) -> NDArray[np.bool_]:
+    """Those that are silent for a while and send again, shape (n,)."""
+    found = np.zeros(len(names), bool)
+    silent = np.flatnonzero((silent_s >= ACTIVE_S) & (silent_s < max(pauses_s.values(), default=0.0)))
+    for i in silent.tolist():
+        found[i] = silent_s[i] < pauses_s.get(Flow(names[i].src, dst[i], names[i].qpn), 0.0)
+    return found
 
 
 def sending(tables: Mapping[tuple[str, str], NicTable], nics: Mapping[str, str], now_s: float) -> Flows:

@@ -16,6 +16,7 @@ from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, Pair, PathName, Routes, is_nic
 from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
+from manager.jobs.flows import Flow
 from manager.links.loads import LinkLoads
 from manager.placement.flows import ACTIVE_S, Flows, QpName, together
 from manager.planner.candidates import Candidates
@@ -23,7 +24,7 @@ from manager.planner.capacity import CapacityEstimator, within
 from manager.planner.demand import NicRates
 from manager.planner.entries import NO_PORT
 from manager.planner.events import Move, Outcome, tell
-from manager.planner.flows import FlowReader
+from manager.planner.flows import NOTHING, FlowReader
 from manager.planner.located import Located
 from manager.planner.moves import Budget
 from manager.planner.problem import GUESS_BPS, PlannerInputs
@@ -91,7 +92,7 @@ class Planner:
         counters: totals by what was done, or why it was not (`COUNTERS`).
         standing: as of the last step.
         granted_bps: what may be put on links that other pods load too.
-        on_moves: told what hosts are told otherwise from now on.
+        on_moves: each is told what hosts are told otherwise from now on.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Planner:
         self._put = Routes(), np.zeros(0), np.zeros(0)
         self._between: tuple[_Links, NDArray[np.intp], _Links] = (), np.zeros(0, np.intp), ()
         self.granted_bps: Mapping[DirectedLink, float] = {}
-        self.on_moves: Callable[[list[Move]], None] = _tell_nobody
+        self.on_moves: list[Callable[[list[Move]], None]] = []
         self._members, self._store, self._note = members, store, note
         self._verbs, self._hard_of = verbs or VerbsStore(), 0
         self._hard: tuple[frozenset[QpName], frozenset[QpName]] = (frozenset(), frozenset())
@@ -242,6 +243,7 @@ class Planner:
         loads: LinkLoads,
         localised: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
+        pauses_s: Mapping[Flow, float] = NOTHING,
     ) -> bool:
         """Take a step; whether some host is to be told something new, also of how to spread what is yet to be connected.
 
@@ -251,6 +253,7 @@ class Planner:
             loads: what is known of the links, of these routes or of others.
             localised: links that are known to be dead.
             overrides: what operators want, by host; not to be touched.
+            pauses_s: for how long those queue pairs may be silent that send again: they keep their place and their room.
         """
         if not self.settings.enabled:
             return False
@@ -258,7 +261,7 @@ class Planner:
             self._candidates = Candidates(routes, self._candidates)
         hosts = self._let_go(overrides)
         dead = self._dead_links.find(routes, self._watched(now_s), localised, now_s)
-        outcome = self._step(now_s, loads, dead, overrides)
+        outcome = self._step(now_s, loads, dead, overrides, pauses_s)
         for host in hosts | outcome.hosts:
             self._want(host)
         self._account(outcome, dead)
@@ -275,12 +278,13 @@ class Planner:
         loads: LinkLoads,
         dead: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
+        pauses_s: Mapping[Flow, float],
     ) -> Outcome:
         routes = self._candidates.routes
         nics, steered_tcp = self._members.nics_by_address, self.steered_tcp
         connections = self._connections.read(nics, steered_tcp.nics, steered_tcp.ports(), now_s)
         self.connections = connections
-        flows = together(self._flows.read(self._store.tables, nics, now_s), connections)
+        flows = together(self._flows.read(self._store.tables, nics, now_s, pauses_s), connections)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
         links = self._capacity.read(routes, loads, now_s)
         fixed, drained = self._hard_to_move()
@@ -377,7 +381,8 @@ class Planner:
                 Move(name, what, int(entry.sport), int(entry.backup_sport) or None) for name, entry in entries
             ]
         if moves:
-            self.on_moves(moves)
+            for tell_of in self.on_moves:
+                tell_of(moves)
         self.counters["held_back"] += outcome.held_back["rate"]
         self.counters["no_way_round"] += outcome.held_back["no_way_round"]
         for host, kind, detail in tell(outcome, dead):
@@ -421,10 +426,6 @@ def _put(planned: dict[str, list[_Wish]], host: str, wanted: list[_Wish]) -> Non
         planned[host] = wanted
     else:
         planned.pop(host, None)
-
-
-def _tell_nobody(_moves: list[Move]) -> None:
-    """Until somebody listens."""
 
 
 def _whose(hosts: Collection[str]) -> str:

@@ -22,6 +22,7 @@ from cwdp.shared.bus.records import (
     taken,
     together,
 )
+from manager.queue_pairs.not_ready import RNR, RnrNaks
 
 FORGET_AFTER_S = 600.0
 RATE_HOLDS_S = 3.0
@@ -114,6 +115,7 @@ class NicTable(_Sending):
         paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
         lasts_s: the manager's clock before which no row is old enough to be forgotten.
         departed: whether its host is gone; what it sends nobody tells any more.
+        rnr_naks: those that came to it of late.
     """
 
     keys: NDArray[np.bytes_] = field(default_factory=lambda: qp_keys(np.zeros(0, QP_ROW)))
@@ -134,6 +136,7 @@ class NicTable(_Sending):
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
     lasts_s: float = -math.inf
     departed: bool = False
+    rnr_naks: RnrNaks = field(default_factory=RnrNaks)
 
     @property
     def holds_s(self) -> float:
@@ -310,7 +313,8 @@ class QueuePairStore:
         is_later = ((took_s > 0) & plausible)[:, None]
         np.divide(grown[:, RATES], took_s[:, None], out=rates, where=is_later)
         turned = rows["sport"] != before["sport"]
-        has_turned, start = turned.any(), 0
+        rnr = _grown(rows["naks"][:, RNR], before["naks"][:, RNR]) * plausible
+        has_turned, has_rnr, start = turned.any(), rnr.any(), 0
         for one, size in zip(known, sizes, strict=True):
             table, place, these = one.table, one.place, slice(start, start + size)
             as_bytes(table.rows)[place] = as_bytes(one.rows)
@@ -318,6 +322,8 @@ class QueuePairStore:
             table.local_ns[place], table.heard_s[place] = local_ns, now_s
             if has_turned:
                 table.turned_s[place[turned[these]]] = now_s
+            if has_rnr:
+                table.rnr_naks.take(one.rows, rnr[these], now_s)
             start += size
 
     def depart(self, host: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bursts import BurstReport
-from cwdp.shared.bus.messages import ClockLine, Hello, NicQueuePairs, QpReport, SampleReport
+from cwdp.shared.bus.messages import ClockLine, Hello, NicQueuePairs, QpReport, SampleReport, nic_id
 from cwdp.shared.bus.packing import rows_of_each
 from cwdp.shared.bus.records import BURST_ROW, DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
 from cwdp.shared.connections import TcpReport
@@ -77,6 +77,16 @@ class Traffic:
         self.reports["implausible"] += self.queue_pairs.implausible > implausible
         for part, one in told:
             self.queue_pairs.tables[one.nic].paced_bps = _paced(part)
+
+    def not_ready(self, now_s: float) -> dict[tuple[str, str], int]:
+        """RNR NAKs of late, by the NIC that sent them and the one that they came to."""
+        nics = self._members.nics_by_packed_address
+        found: Counter[tuple[str, str]] = Counter()
+        for name, table in self.queue_pairs.tables.items():
+            for addr, count in table.rnr_naks.lately(now_s).items():
+                if addr in nics:
+                    found[nics[addr], nic_id(*name)] += count
+        return dict(found)
 
     def hear_verbs(self, report: VerbsReport, now_s: float) -> None:
         """Programs of a host have told of queue pairs."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from manager.causes.watch import CauseWatch, Diagnosis
+from manager.causes.watch import Acted, CauseWatch, Diagnosis
 from manager.jobs.inference import Job
 from manager.jobs.names import named
 from manager.view.json_values import Json, rounded
@@ -32,6 +32,11 @@ def _job(watch: CauseWatch, name: str, job: Job) -> Json:
     }
 
 
+def _acted(job: str, acted: Acted) -> Json:
+    before_ns, after_ns = (None if ns is None else rounded(ns) for ns in (acted.before_ns, acted.after_ns))
+    return {"job": job, "moved": acted.moved, "before_ns": before_ns, "after_ns": after_ns}
+
+
 def _row(found: Diagnosis) -> Json:
     cause = found.cause
     return {
@@ -43,6 +48,8 @@ def _row(found: Diagnosis) -> Json:
         "costs_ns": cause.costs_ns,
         "confidence": cause.confidence,
         "evidence": list(cause.evidence),
+        "avoided": [f"{link.a} > {link.b}" for link in cause.to_avoid],
+        "acted": [_acted(job, acted) for job, acted in sorted(found.acted.items())],
         "start_s": found.start_s,
         "told_s": found.told_s,
         "end_s": found.end_s,

@@ -73,4 +73,15 @@ def _table(rows: list[Any]) -> RenderableType:
 
 
 def _evidence(rows: list[Any]) -> list[Text]:
-    return [Text(f"{row['number']}: {said}", "dim") for row in rows for said in row["evidence"]]
+    return [Text(f"{row['number']}: {said}", "dim") for row in rows for said in _said_of(row)]
+
+
+def _said_of(row: Any) -> list[str]:
+    """What speaks for a cause, and what the planner has done about it."""
+    avoided = [f"the planner sends nothing over {link} where there are others" for link in row["avoided"]]
+    return [*row["evidence"], *avoided, *map(_acted, row["acted"])]
+
+
+def _acted(acted: Any) -> str:
+    before, after = tables.duration(acted["before_ns"]), tables.duration(acted["after_ns"])
+    return f"the planner moved {acted['moved']} queue pairs of {acted['job']}: an iteration took {before}, and {after} since"
