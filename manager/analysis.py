@@ -27,7 +27,7 @@ LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 TRACES_AT_ONCE = 64
 """Reports of them."""
 
-JOBS_INTERVAL_S, JOBS_SHARE = 0.5, 0.15
+JOBS_INTERVAL_S, JOBS_SHARE = 0.5, 0.25
 """Jobs change slowly, so to infer them may take little; of a large fleet it takes a second, which is done bit by bit."""
 
 JOIN, WATCH, MIGRATE, MODELS, DISCOVERY = "join samples", "watch links", "migrate", "model links", "discover"

@@ -144,7 +144,7 @@ class Case:
 
 def explain(case: Case) -> Cause | None:
     """Why a job's iterations take longer than they need to; None where nothing says that they do."""
-    rules = (*RULES, *RULES_OF_SLOWER) if case.is_slower else RULES
+    rules = (*RULES, *RULES_OF_SLOWER) if case.is_slower and not case.job.lately.is_over else RULES
     found = next((cause for rule in rules if (cause := rule(case)) is not None), None)
     if found is None:
         return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from manager.fabric.places import link_tiers
 from manager.fabric.routes import DirectedLink, PathName, Routes, is_between_switches
-from manager.faults.finding import Findings
+from manager.faults.finding import Findings, cable
 
 DEAD_LOSS = 0.5
 """A link that loses as much carries nothing of use."""
@@ -70,7 +70,7 @@ def lossy(
         {link for subject in (finding.subject, *finding.also) for link in subject.links}
         for finding in sorted(sure, key=lambda each: -each.loss)
     ]
-    named += [{link} for link in sorted(losing)]
+    named += [set(cable(link).links) for link in sorted(losing)]
     if not named:
         return set()
     lower = _lower_ends(routes)

@@ -21,7 +21,7 @@ LEAST_LATELY = 8
 """Iterations that are looked at, if they are fewer in that time."""
 
 RECENT = 5
-"""The last iterations: half of them tell that all have become longer."""
+"""The last iterations, each with the one before it: half of them tell that all have become longer."""
 
 OVER = 2.0
 """Iterations: who has sent nothing for so long sends nothing more."""
@@ -58,8 +58,13 @@ class Symptoms:
 
     @cached_property
     def recent_ns(self) -> float | None:
-        """How long the last few took, the median; None where there are none."""
-        return float(np.median(self.lasted_ns[-RECENT:])) if len(self.lasted_ns) else None
+        """How long the last few took: the median of the means of two in a row; None where there are none.
+
+        Where jobs get in each other's way one takes long and the next one is short.
+        """
+        last = self.lasted_ns[-RECENT - 1 :]
+        means = (last[1:] + last[:-1]) / 2 if len(last) > 1 else last
+        return float(np.median(means)) if len(means) else None
 
     @property
     def is_over(self) -> bool:

@@ -27,7 +27,7 @@ def _direct(_documents: Iterable[Desired]) -> None:
 
 
 def _analysis(**state: Any) -> Analysis:
-    fake = SimpleNamespace(**{"leads": False, **state})
+    fake = SimpleNamespace(**{"leads": False, "planner": SimpleNamespace(on_moves=[]), **state})
     return Analysis(cast(Bus, None), cast(FleetState, fake), Duties(), direct=_direct)
 
 
@@ -166,6 +166,7 @@ async def test_orders_and_jobs_wait_for_the_first_plan_of_a_manager_that_has_beg
 
     state = SimpleNamespace(
         leads=True,
+        planner=SimpleNamespace(on_moves=[]),
         first_plan=first_plan,
         jobs=SimpleNamespace(due=note("jobs", None), take=lambda _jobs: None, jobs=[], strays={}),
         traffic=SimpleNamespace(timeline_ns=lambda _now_s: 0, queue_pairs=SimpleNamespace(tables={})),
@@ -204,8 +205,7 @@ async def test_many_traces_are_taken_in_bit_by_bit() -> None:
     discovery = SimpleNamespace(
         pending=3 * TRACES_AT_ONCE + 1, take_in=lambda _now_s, most: taken.append(most)
     )
-    state = cast(FleetState, SimpleNamespace(discovery=discovery))
-    analysis = Analysis(cast(Bus, SimpleNamespace()), state, Duties(), direct=_direct)
+    analysis = _analysis(discovery=discovery)
     await analysis._take_in_traces()
     assert taken == [TRACES_AT_ONCE] * 3
 

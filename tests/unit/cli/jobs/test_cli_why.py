@@ -20,6 +20,8 @@ CAUSE: dict[str, Any] = {
     "costs_ns": 146_000_000,
     "confidence": 0.654,
     "evidence": ["packets wait there for up to 27.7 ms", "an iteration takes 146.0 ms longer than it did"],
+    "avoided": [],
+    "acted": [],
     "start_s": 1_795_700_000.0,
     "end_s": None,
 }
@@ -55,6 +57,14 @@ def test_a_cause_with_what_it_costs_and_what_speaks_for_it(client: type[Answerin
     assert "10.254.1.1 -" in over
     assert "10.4 s" in over
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_what_the_planner_does_about_it(client: type[Answering]) -> None:
+    acted = {"job": "h1", "moved": 3, "before_ns": 612_000_000, "after_ns": None}
+    client.answer = {"jobs": [], "causes": [CAUSE | {"avoided": ["l1 > s1"], "acted": [acted]}]}
+    text = " ".join(shown().split())
+    assert "3: the planner sends nothing over l1 > s1 where there are others" in text
+    assert "3: the planner moved 3 queue pairs of h1: an iteration took 612.0 ms, and - since" in text
 
 
 def test_jobs_that_are_well_or_new_and_none_at_all(client: type[Answering]) -> None:

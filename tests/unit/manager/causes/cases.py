@@ -109,7 +109,8 @@ def case(
     usual_ns: float | None = USUAL_NS,
     *,
     waits: Mapping[str, float] | None = None,
+    not_ready: Mapping[tuple[str, str], int] | None = None,
     **others: Job,
 ) -> Case:
     """The job `me` beside others."""
-    return Case("me", one, usual_ns, known, tuple(others.items()), waits or {})
+    return Case("me", one, usual_ns, known, tuple(others.items()), waits or {}, not_ready or {})

@@ -4,6 +4,7 @@ import json
 
 from manager.causes.watch import GONE_S, CauseWatch
 from manager.collectives.store import CollectiveStore
+from manager.jobs.flows import Flow
 from manager.jobs.stragglers import Lateness
 from manager.view.cause_views import PAST_SHOWN, causes
 from tests.unit.manager.causes.cases import job, links
@@ -35,6 +36,19 @@ def test_what_holds_stands_before_what_held_and_all_of_it_is_json() -> None:
         [NAME],
         60_000_000,
     )
+
+
+def test_what_the_planner_has_done_is_told_with_what_it_brought() -> None:
+    watch = watched()
+    watch.hear_moves(SLOW.flows[:2])
+    watch.hear_moves([SLOW.flows[0], Flow("h8/nic0", "h9/nic0", 5)])
+    now_s = 100 * GONE_S
+    watch.take(watch.due({NAME: job(took_ms=530, late=SLOW.lately.late)}, now_s)(), now_s)
+    answer = causes(watch, [SLOW])
+    assert answer is not None
+    first, second = answer["causes"]
+    assert first["acted"] == [{"job": NAME, "moved": 3, "before_ns": 560_000_000, "after_ns": 530_000_000}]
+    assert (first["avoided"], second["acted"]) == ([], [])
 
 
 def test_of_one_job_only_what_is_of_it_and_none_where_nothing_is() -> None:

@@ -169,6 +169,58 @@ def test_losses_without_a_finding_name_the_link_that_only_they_share() -> None:
     assert found.confidence == pytest.approx(1 / 4)
 
 
+def test_a_receiver_that_is_not_ready_is_its_host_and_what_it_refuses_is_not_lost() -> None:
+    flow = RING[1]
+    slow = job(took_ms=700, resent={flow: 500})
+    found = explain(case(slow, links(), not_ready={(flow.dst, flow.src): 60}))
+    assert found is not None
+    assert (found.kind, found.rank, found.costs_ns) == ("host", flow.dst, 200_000_000)
+    assert found.evidence[0].startswith("it sent 60 RNR NAKs")
+
+
+def test_a_rank_that_is_late_is_not_ready_either_and_is_late_by_itself() -> None:
+    """Others are refused while it computes."""
+    resent = {flow: 500 for flow in RING if flow.dst == LATE[0].nic}
+    refused = {(flow.dst, flow.src): 60 for flow in resent}
+    found = explain(case(job(took_ms=560, resent=resent, late=LATE), links(), not_ready=refused))
+    assert found is not None
+    assert (found.kind, found.rank) == ("compute", LATE[0].nic)
+
+
+def test_few_rnr_naks_explain_nothing() -> None:
+    flow = RING[1]
+    resent = {flow: 500}
+    found = explain(case(job(took_ms=700, resent=resent), links(), not_ready={(flow.dst, flow.src): 20}))
+    assert found is not None
+    assert found.kind == "link"
+    assert explain(case(job(), links(), not_ready={(flow.dst, flow.src): 9_000})) is None
+
+
+def test_a_link_between_switches_that_only_several_hosts_packets_are_lost_at_is_to_be_avoided() -> None:
+    """Not where one host is an end of all: it could say so of itself."""
+    crossing = [Flow("h1/nic0", "h3/nic0", 1), Flow("h2/nic0", "h4/nic0", 2)]
+    within = [Flow(a, b, 3) for a, b in (("h1/nic0", "h2/nic0"), ("h3/nic0", "h4/nic0"))]
+    back = [Flow("h4/nic0", "h1/nic0", 4), Flow("h2/nic0", "h1/nic0", 5), Flow("h3/nic0", "h4/nic0", 6)]
+    flows = [*crossing, *within, *back]
+    known = links(flows)
+    above = known.names.index(DirectedLink("s1", "l2"))
+    of = {flow: numbers - {above} for flow, numbers in known.of.items()}
+    known = replace(known, of=of)
+    found = explain(case(job(flows, took_ms=700, resent=dict.fromkeys(crossing, 100)), known))
+    assert found is not None
+    assert (found.kind, found.subject) == ("link", "l1 > s1")
+    assert found.to_avoid == (DirectedLink("l1", "s1"),)
+    alone = [Flow("h1/nic0", "h3/nic0", 1), Flow("h1/nic0", "h4/nic0", 2)]
+    flows = [*alone, *within, *back]
+    of = {
+        flow: links(flows).of[flow] - {links(flows).names.index(DirectedLink("s1", "l2"))} for flow in flows
+    }
+    known = replace(links(flows), of=of)
+    found = explain(case(job(flows, took_ms=700, resent=dict.fromkeys(alone, 100)), known))
+    assert found is not None
+    assert (found.kind, found.to_avoid) == ("link", ())
+
+
 def test_another_job_on_the_same_link_is_contention() -> None:
     known = links((*RING, *OTHER), queue_us={("l1", "s1"): 3000.0})
     found = explain(case(job(took_ms=700), known, other=job(OTHER)))

@@ -52,6 +52,17 @@ def test_dead_links_count_as_left() -> None:
     assert over(found(("l0", "s0", 0.01)), fabric(2, 2), both("l0", "s1")) == both("l0", "s1")
 
 
+def test_what_jobs_lose_packets_at_is_left_as_well_behind_what_probes_find() -> None:
+    routes, losing = fabric(4, 4), [DirectedLink("l0", "s0"), DirectedLink("l1", "s0")]
+    assert avoided(Findings(), (), routes, losing) == both("l0", "s0") | both("l1", "s0")
+    two = both("l0", "s1") | both("l0", "s2")
+    assert avoided(found(("l0", "s1", 0.01), ("l0", "s2", 0.02)), (), routes, losing) == two | both(
+        "l1", "s0"
+    )
+    assert avoided(Findings(), (), fabric(2, 1), [DirectedLink("l0", "s0")]) == set()
+    assert avoided(Findings(), (), routes, [DirectedLink("h0/nic0", "l0")]) == set()
+
+
 def test_links_of_nics_are_in_use_however_much_they_lose_of_little() -> None:
     assert over(found(("h0/nic0", "l0", 0.01)), fabric(2, 2)) == set()
 

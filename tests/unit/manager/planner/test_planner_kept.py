@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PackedPaths, PathName, Routes
+from manager.jobs.flows import Flow
 from manager.placement.flows import QpName
 from manager.planner import candidates as candidates_module
 from manager.planner.candidates import Candidates
@@ -56,6 +57,21 @@ def test_flows_read_again_are_those_read_for_the_first_time(
         assert [kept.ends.nics[i] for i in kept.ends.number[1]] == kept.dst
         for column in ("sport", "rate_bps", "small"):
             np.testing.assert_array_equal(getattr(kept, column), getattr(fresh, column))
+
+
+def test_a_queue_pair_that_is_silent_between_bursts_of_its_job_is_read_on() -> None:
+    """And no other of the same NIC that has been silent for as long."""
+    store, nics = QueuePairStore(), {"10.0.0.1": "h1/eth0"}
+    for second in range(60):
+        rows = np.zeros(3 if second == 0 else 1, QP_ROW)
+        rows["addr"], rows["sport"] = np.frombuffer(packed_address("10.0.0.1"), np.uint8), PORTS[0]
+        rows["qpn"], rows["bytes"] = np.arange(1, len(rows) + 1), 1_000 * second
+        store.hear([NicReport(("h0", "eth0"), rows)], local_ns=second * 10**9, now_s=float(second))
+    pauses_s = {Flow("h0/eth0", "h1/eth0", 2): 80.0, Flow("h0/eth0", "h1/eth0", 3): 30.0}
+    kept = FlowReader().read(store.tables, nics, 59.0, pauses_s)
+    assert [name.qpn for name in kept.names] == [1, 2]
+    assert np.isnan(kept.rate_bps[1])
+    assert [name.qpn for name in sending(store.tables, nics, 59.0).names] == [1]
 
 
 _names = st.lists(
