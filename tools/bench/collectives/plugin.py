@@ -1,10 +1,12 @@
-"""What a callback of the profiler plug-in costs, and what the agent's process takes for 10,000 chunks a second.
+"""What a callback of the profiler plug-in costs, how much slower a job is with it, and what the agent's process takes.
 
 NCCL is played: no GPU, no network. A callback is timed with the clock read before and after it, of which one reading is in its time.
+Of the job NCCL's proxy thread is played: calls of chunks, eight of them under way, that a NIC sends one behind the other.
 """
 
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,17 +22,22 @@ from tools.nccl import Built, FakeAgent, Player, build
 VERSIONS = (1, 4, 6)
 STEPS, TURNS = 4_000, 10
 CALLBACK_TARGET_NS = 100.0
+JOB_CALLS, JOB_CHUNKS, JOB_TURNS = 40, 64, 25
+WIRES_NS, COMPUTES_NS = (100_000, 10_000), 1_000_000
+JOB_TARGET = 0.005
 CHUNKS_PER_S, SECONDS, SETTLE_S = 10_000, 20, 2.0
 AGENT_TARGET = 0.02
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def figures() -> Iterator[Figure]:
-    """Of each version a callback's p99, in ns; the agent's share of a processor."""
+    """Of each version a callback's p99, in ns; by how much jobs are slower; the agent's share of a processor."""
     with tempfile.TemporaryDirectory(prefix="cwdp-nccl-") as folder:
         built = build(Path(folder) / "built")
         for version in VERSIONS:
             yield _callback(built, Path(folder), version)
+        for wire_ns in WIRES_NS:
+            yield _job(built, Path(folder), wire_ns)
         yield _agent(built, Path(folder))
 
 
@@ -57,6 +64,29 @@ def _callback(built: Built, folder: Path, version: int) -> Figure:
         "callbacks": 5 * STEPS * TURNS,
     }
     return figure(f"nccl_callback_v{version}", p99_ns, "ns", reference, CALLBACK_TARGET_NS, digits=0)
+
+
+def _job(built: Built, folder: Path, wire_ns: int) -> Figure:
+    """By how much a job is slower with the plug-in, by turns without and with; the median over turns."""
+    took_ns: dict[int, list[int]] = {0: [], 1: []}
+    with FakeAgent(folder / "j") as agent, Player(built, max(VERSIONS), agent.path) as player:
+        player.tell("init 1")
+        ring = agent.accept()
+        player.answer()
+        for _ in range(JOB_TURNS):
+            for is_told, took in took_ns.items():
+                took.append(player.do(f"job {JOB_CALLS} {JOB_CHUNKS} {wire_ns} {COMPUTES_NS} {is_told}"))
+                ring.read()
+        if ring.counts()["records_dropped"]:
+            raise LabError("the ring was full", "Look at tools/nccl.")
+    slower = statistics.median(told / without - 1 for without, told in zip(*took_ns.values(), strict=True))
+    reference = {
+        "call_ns": round(statistics.median(took_ns[0]) / JOB_CALLS),
+        "chunks": JOB_CHUNKS,
+        "turns": JOB_TURNS,
+    }
+    name = f"nccl_job_slower_{wire_ns // 1000}us"
+    return figure(name, slower, "of its time", reference, JOB_TARGET)
 
 
 def _agent(built: Built, folder: Path) -> Figure:

@@ -3,7 +3,7 @@
  *
  * PROGRAM LIBRARY VERSION
  */
-#include "player.h"
+#include "job.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MOST_THREADS 16
@@ -24,13 +23,6 @@ struct part {
 	struct piece piece;
 	long failed;
 };
-
-static uint64_t now(void)
-{
-	struct timespec at;
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	return (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
-}
 
 static void say(const char *what, long number)
 {
@@ -153,21 +145,21 @@ static void timed(int steps)
 			event.parent = op;
 		}
 		uint64_t at[6];
-		at[0] = now();
+		at[0] = now_ns();
 		player.nccl.start(context, &step, &event);
-		at[1] = now();
+		at[1] = now_ns();
 		player.nccl.state(step, NCCL_SEND_GPU_WAIT, &args);
-		at[2] = now();
+		at[2] = now_ns();
 		player.nccl.state(step, NCCL_SEND_PEER_WAIT, &args);
-		at[3] = now();
+		at[3] = now_ns();
 		player.nccl.state(step, NCCL_SEND_WAIT, &args);
-		at[4] = now();
+		at[4] = now_ns();
 		player.nccl.stop(step);
-		at[5] = now();
+		at[5] = now_ns();
 		for (int each = 0; each < 5; each++, number++) {
 			took[number] = at[each + 1] - at[each];
-			uint64_t before = now();
-			empty[number] = now() - before;
+			uint64_t before = now_ns();
+			empty[number] = now_ns() - before;
 		}
 	}
 	player.nccl.stop(op);
@@ -184,12 +176,12 @@ static void timed(int steps)
 static void paced(int chunks_per_s, int seconds)
 {
 	const int chunks = 16;
-	uint64_t began = now(), gap = (uint64_t)chunks * 1000000000u / (uint64_t)chunks_per_s;
+	uint64_t began = now_ns(), gap = (uint64_t)chunks * 1000000000u / (uint64_t)chunks_per_s;
 	long calls = (long)chunks_per_s * seconds / chunks, failed = 0;
 	for (long i = 0; i < calls; i++) {
 		struct piece piece = {.calls = 1, .ops = 2, .steps = chunks / 2, .first_seq = (uint64_t)i};
 		failed += player_play(&player, context, piece);
-		uint64_t due = began + (uint64_t)(i + 1) * gap, at = now();
+		uint64_t due = began + (uint64_t)(i + 1) * gap, at = now_ns();
 		if (due > at)
 			usleep((useconds_t)((due - at) / 1000));
 	}
@@ -199,6 +191,7 @@ static void paced(int chunks_per_s, int seconds)
 static void follow(const char *line)
 {
 	struct piece piece = {0};
+	struct job job = {0};
 	long a, b;
 	b = 3;
 	if (sscanf(line, "init %ld %ld", &a, &b) >= 1)
@@ -219,6 +212,9 @@ static void follow(const char *line)
 		timed((int)a);
 	else if (sscanf(line, "paced %ld %ld", &a, &b) == 2)
 		paced((int)a, (int)b);
+	else if (sscanf(line, "job %d %d %lu %lu %d", &job.calls, &job.steps, &job.wire_ns, &job.compute_ns,
+			&job.is_told) == 5)
+		say("took", (long)job_run(&player, context, &job));
 	else if (!strncmp(line, "fork", 4))
 		in_child();
 	else if (!strncmp(line, "wrong", 5))
