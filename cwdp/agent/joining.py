@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,11 +14,13 @@ from nats.aio.client import Client
 from cwdp.errors import BusError, CwdpError, IdentityError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.sealing import HostSeal
+from cwdp.shared.bus.servers import shown
 from cwdp.shared.bus.session import RefusedError, dial_any, hang_up
 from cwdp.shared.bus.subjects import joining, token, up
 from cwdp.shared.identity import jwt
 from cwdp.shared.identity.credential import Credential, load_own
 from cwdp.shared.identity.joining import JOIN, RENEW, Granted, Invitation, JoinRequest, RenewRequest
+from cwdp.shared.identity.untrusted import untrusted
 
 ANSWER_S, ASKED_TIMES = 5.0, 3
 RENEWED_AT = 2 / 3
@@ -29,7 +32,7 @@ async def join(invitation: Invitation) -> Credential:
 
     Raises:
         BusError: the bus, or a leader, is not to be had.
-        IdentityError: the invitation has been used, has expired, or was withdrawn.
+        IdentityError: the invitation has been used, has expired, or was withdrawn; or the bus server's certificate is wrong.
     """
     invitation.credential.require_valid()
     client = await _client(invitation)
@@ -44,13 +47,15 @@ async def _client(invitation: Invitation) -> Client:
         return await dial_any(invitation.bus, invitation.credential, name=f"joining {invitation.host}")
     except RefusedError as error:
         raise IdentityError(
-            "the bus does not take the token: it has expired",
-            "have `cwdp fleet invite` run again for this host",
+            "the bus does not take the token: it has expired by the clock of the bus server",
+            "set this host's clock and the bus server's, whichever is wrong; then have `cwdp fleet invite` run again for this host",
         ) from error
+    except ssl.SSLCertVerificationError as error:
+        raise untrusted(error, shown(invitation.bus)) from error
     except JETSTREAM_ERRORS as error:
         raise BusError(
-            f"no bus of this fleet answers at {invitation.bus}: {str(error) or type(error).__name__}",
-            "let this host reach that address; the token tells where the bus is",
+            f"no bus of this fleet answers at {shown(invitation.bus)}: {str(error) or type(error).__name__}",
+            "let this host reach that address, or have `cwdp fleet invite HOST --bus URL` run with the right one",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Tells the bus servers what the accounts are now, with who was revoked; they let go of those at once."""
+"""Tells the bus servers what the accounts are now, with who was revoked; those that are reached let go of these at once."""
 
 import time
 

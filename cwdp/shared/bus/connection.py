@@ -16,6 +16,7 @@ and then, should a message have been lost), which costs the server nothing per h
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
@@ -35,6 +36,7 @@ from cwdp.shared.bus.session import RefusedError, dial, hang_up, until_closed
 from cwdp.shared.bus.subjects import kind_of
 from cwdp.shared.bus.subscriptions import Service, Subscription, Watch
 from cwdp.shared.identity.credential import Credential
+from cwdp.shared.identity.untrusted import untrusted
 from cwdp.shared.tasks import end, first_end
 
 SEND_QUEUE_MESSAGES = 2048
@@ -274,7 +276,10 @@ class Bus:
             client = await self._dial(closed)
         except RefusedError as error:
             self.counters["connect_refused"] += 1
-            self._tell_refusal(error)
+            self._tell_once("not let onto the bus", self._why_refused(error))
+        except ssl.SSLCertVerificationError as error:
+            self.counters["connect_failed"] += 1
+            self._tell_once("the bus is not trusted", str(untrusted(error, self._shown_url)))
         except JETSTREAM_ERRORS as error:
             self.counters["connect_failed"] += 1
             _log.debug("no connection url=%s error=%s", self._shown_url, error)
@@ -311,16 +316,19 @@ class Bus:
             raise
         return client
 
-    def _tell_refusal(self, error: RefusedError) -> None:
-        """Say once why this process is not let in, and what its own credential says of that."""
+    def _why_refused(self, error: RefusedError) -> str:
+        """Why this process is not let in: what its own credential says of that, if it does."""
         try:
             self._credential.require_valid()
-            told = str(error)
         except IdentityError as own:
-            told = str(own)
-        if told != self._told_refusal:
-            self._told_refusal = told
-            _log.error("not let onto the bus url=%s: %s", self._shown_url, told.replace("\n", "; "))
+            return str(own)
+        return str(error)
+
+    def _tell_once(self, what: str, why: str) -> None:
+        """Say what keeps this process off the bus, unless that was said last."""
+        if why != self._told_refusal:
+            self._told_refusal = why
+            _log.error("%s url=%s: %s", what, self._shown_url, why.replace("\n", "; "))
 
     async def _serve(self, client: Client, closed: asyncio.Event) -> None:
         is_first, self._client = self._client is None, client

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -118,17 +119,18 @@ async def dial_any(bus: str, credential: Credential, *, name: str) -> Client:
 
     Raises:
         RefusedError: one does not take the credential.
-        nats.errors.Error, OSError, TimeoutError: as of `dial`, of the last.
+        nats.errors.Error, OSError, TimeoutError: as of `dial`, of one whose certificate is wrong, else of the last.
     """
     servers = Servers(bus)
-    for _ in range(len(servers) - 1):
+    errors: list[Exception] = []
+    for _ in range(len(servers)):
         try:
             return await dial(servers.next(), credential, name=name)
         except RefusedError:
             raise
-        except (nats.errors.Error, OSError, TimeoutError):
-            continue
-    return await dial(servers.next(), credential, name=name)
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            errors.append(error)
+    raise next((each for each in errors if isinstance(each, ssl.SSLCertVerificationError)), errors[-1])
 
 
 async def until_closed(client: Client, closed: asyncio.Event) -> None:

@@ -29,6 +29,18 @@ def test_a_single_fault_is_put_down_to_its_link(seed: int) -> None:
     assert case.others == 0, case
 
 
+@pytest.mark.parametrize(("pods", "rails"), [(2, 0), (1, 2), (1, 4), (2, 2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_so_is_one_in_a_fabric_of_pods_or_rails(pods: int, rails: int, seed: int) -> None:
+    """Pods have cores between them, and rails a leaf of their own for each NIC of a host."""
+    case = random_case(np.random.default_rng((80, seed)), most_leaves=3, pods=pods, rails=rails)
+    assert (case.shape.pods, case.shape.rails) == (pods, rails)
+    assert case.right, case
+    assert case.alone, case
+    assert case.took_s <= IN_TIME_S, case
+    assert case.others == 0, case
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_fault_is_named_in_time_where_agents_tell_of_five_windows_at_once(seed: int) -> None:
     case = random_case(np.random.default_rng((79, seed)), at_once=5)

@@ -5,12 +5,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
 
 import nkeys
 import pytest
+from admitting import Leader, is_let_in
 from asynchronous import asynchronous
-from bus_fakes import POD, authority, bus_server, connect_as, host_bus, manager_bus
+from bus_fakes import POD, authority, bus_server, host_bus
 from fakes import until
 
 from cwdp.agent import joining
@@ -21,7 +21,6 @@ from cwdp.errors import BusError, ConfigError, IdentityError
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired, Event
 from cwdp.shared.bus.sealing import HostSeal
-from cwdp.shared.bus.session import RefusedError
 from cwdp.shared.bus.subjects import up
 from cwdp.shared.identity import joining as words
 from cwdp.shared.identity import jwt
@@ -30,54 +29,15 @@ from cwdp.shared.identity.joining import RENEW, Granted, RenewRequest
 from manager.identity.probe_keys import ProbeKeys
 from manager.identity.registry import BUCKET as REGISTRY
 from manager.identity.registry import Registry
-from manager.identity.service import Credentials
 from tools.free_ports import free_port
 
 pytestmark = pytest.mark.needs("nats-server")
 
 
-class _Leader:
-    """A manager as far as credentials go."""
-
-    def __init__(self, url: str, path: Path, *, leads: bool = True, pod: str = POD) -> None:
-        self.leads = leads
-        self.notes: list[tuple[str, str]] = []
-        self.bus = manager_bus(url, pod=pod)
-        self.credentials = Credentials(
-            authority(),
-            self.bus,
-            pod,
-            leads=lambda: self.leads,
-            note=lambda host, kind, _: self.notes.append((host, kind)),
-            keys=ProbeKeys(path / "probe_keys.json"),
-            hosts=lambda: (),
-            may_go_on=lambda: True,
-            put_out=self.bus.documents.remove,
-        )
-        self.credentials.listen()
-
-    async def __aenter__(self) -> Self:
-        self.bus.start()
-        await until(lambda: self.bus.connected)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.bus.close()
-
-
 @asynccontextmanager
-async def _fleet(path: Path) -> AsyncIterator[tuple[str, _Leader]]:
-    async with bus_server(path) as server, _Leader(server.url, path) as leader:
+async def _fleet(path: Path) -> AsyncIterator[tuple[str, Leader]]:
+    async with bus_server(path) as server, Leader(server.url, path) as leader:
         yield server.url, leader
-
-
-async def _is_let_in(url: str, credential: Credential) -> bool:
-    try:
-        client = await connect_as(url, credential)
-    except RefusedError:
-        return False
-    await client.close()
-    return True
 
 
 def _bus_of(url: str, credential: Credential) -> Bus:
@@ -91,10 +51,10 @@ async def test_a_host_joins_once_with_a_key_that_it_made(tmp_path: Path) -> None
         assert invitation.bus == url
         credential = await join(invitation)
         assert (credential.name, credential.pod) == ("h1", POD)
-        assert await _is_let_in(url, credential)
+        assert await is_let_in(url, credential)
         with pytest.raises(IdentityError, match="has been used"):
             await join(invitation)
-        assert await _is_let_in(url, credential)
+        assert await is_let_in(url, credential)
         assert [row["host"] for row in await leader.credentials.hosts()] == ["h1"]
         assert leader.notes == [("h1", "host_invited"), ("h1", "host_joined")]
 
@@ -121,8 +81,8 @@ async def test_a_later_invitation_replaces_one_and_a_later_join_the_keys_of_befo
         before = await join(second)
         now = await join(words.read(await leader.credentials.invite("h1", by="root")))
         await until(lambda: True)
-        assert not await _is_let_in(url, before)
-        assert await _is_let_in(url, now)
+        assert not await is_let_in(url, before)
+        assert await is_let_in(url, now)
 
 
 @asynchronous
@@ -149,7 +109,7 @@ async def test_an_invitation_is_withdrawn(tmp_path: Path) -> None:
         assert await credentials.revoke("h2", by="root") == 1
         with pytest.raises(IdentityError, match="replaced"):
             await join(again)
-        assert not await _is_let_in(url, joined)
+        assert not await is_let_in(url, joined)
         assert await listed() == []
 
 
@@ -157,10 +117,10 @@ async def test_an_invitation_is_withdrawn(tmp_path: Path) -> None:
 async def test_hosts_join_and_are_put_out_by_whichever_server_answers(tmp_path: Path) -> None:
     async with bus_server(tmp_path) as server:
         down = {f"nats://127.0.0.1:{free_port()}" for _ in range(8)}
-        async with _Leader(",".join([*down, server.url]), tmp_path) as leader:
+        async with Leader(",".join([*down, server.url]), tmp_path) as leader:
             joined = await join(words.read(await leader.credentials.invite("h1", by="root")))
             assert await leader.credentials.revoke("h1", by="root") == 1
-        assert not await _is_let_in(server.url, joined)
+        assert not await is_let_in(server.url, joined)
 
 
 @asynchronous
@@ -209,17 +169,17 @@ async def test_a_host_that_would_be_another_on_the_bus_is_not_taken_in(
         with pytest.raises(ConfigError, match="no key"):
             await leader.credentials.revoke(second, by="root")
         assert [row["host"] for row in await leader.credentials.hosts()] == [first]
-        assert await _is_let_in(url, joined)
+        assert await is_let_in(url, joined)
         again = await join(words.read(await leader.credentials.invite(first, by="root")))
         assert await leader.credentials.revoke(first, by="root") == 2
         other = await join(words.read(await leader.credentials.invite(second, by="root")))
-        assert [await _is_let_in(url, each) for each in (joined, again, other)] == [False, False, True]
+        assert [await is_let_in(url, each) for each in (joined, again, other)] == [False, False, True]
 
 
 @asynchronous
 async def test_a_revoked_host_is_off_at_once_and_stays_off(tmp_path: Path) -> None:
     port = free_port()
-    async with bus_server(tmp_path, port) as server, _Leader(server.url, tmp_path) as leader:
+    async with bus_server(tmp_path, port) as server, Leader(server.url, tmp_path) as leader:
         url = server.url
         gone = await join(words.read(await leader.credentials.invite("gone", by="root")))
         stays = await join(words.read(await leader.credentials.invite("stays", by="root")))
@@ -238,8 +198,8 @@ async def test_a_revoked_host_is_off_at_once_and_stays_off(tmp_path: Path) -> No
         with pytest.raises(ConfigError, match="no key"):
             await leader.credentials.revoke("gone", by="root")
     async with bus_server(tmp_path, port):
-        assert not await _is_let_in(url, gone)
-        assert await _is_let_in(url, stays)
+        assert not await is_let_in(url, gone)
+        assert await is_let_in(url, stays)
 
 
 @asynchronous
@@ -286,19 +246,19 @@ async def test_what_cannot_be_removed_yet_can_be_revoked_again(tmp_path: Path) -
 @asynchronous
 async def test_a_server_that_lost_what_it_held_is_told_by_the_leader(tmp_path: Path) -> None:
     port = free_port()
-    async with bus_server(tmp_path, port) as server, _Leader(server.url, tmp_path) as leader:
+    async with bus_server(tmp_path, port) as server, Leader(server.url, tmp_path) as leader:
         gone = await join(words.read(await leader.credentials.invite("gone", by="root")))
         await leader.credentials.revoke("gone", by="root")
     for each in (tmp_path / "accounts").glob("*.jwt"):
         each.unlink()
-    async with bus_server(tmp_path, port) as server, _Leader(server.url, tmp_path) as leader:
+    async with bus_server(tmp_path, port) as server, Leader(server.url, tmp_path) as leader:
         telling = asyncio.create_task(leader.credentials.run())
         try:
             for _ in range(100):
-                if not await _is_let_in(server.url, gone):
+                if not await is_let_in(server.url, gone):
                     break
                 await asyncio.sleep(0.1)
-            assert not await _is_let_in(server.url, gone)
+            assert not await is_let_in(server.url, gone)
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
@@ -308,7 +268,7 @@ async def test_a_server_that_lost_what_it_held_is_told_by_the_leader(tmp_path: P
 async def test_a_credential_is_renewed_with_another_key_and_nothing_said_is_lost(tmp_path: Path) -> None:
     got: list[Event] = []
     async with bus_server(tmp_path / "bus") as server:
-        leader = _Leader(server.url, tmp_path)
+        leader = Leader(server.url, tmp_path)
         leader.bus.subscribe(up(POD, "*", "event"), Event, got.append)
         async with leader:
             path = tmp_path / "h1.creds"
@@ -368,7 +328,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_impatient")
 @asynchronous
 async def test_only_the_leader_takes_hosts_in(tmp_path: Path) -> None:
-    async with _fleet(tmp_path) as (url, leader), _Leader(url, tmp_path / "other", leads=False):
+    async with _fleet(tmp_path) as (url, leader), Leader(url, tmp_path / "other", leads=False):
         invitation = words.read(await leader.credentials.invite("h1", by="root"))
         leader.leads = False
         with pytest.raises(BusError, match="no leader answers"):
@@ -380,7 +340,7 @@ async def test_only_the_leader_takes_hosts_in(tmp_path: Path) -> None:
 @asynchronous
 async def test_a_host_is_of_one_pod(tmp_path: Path) -> None:
     """What leaders sign is for a name: a second host of it would follow what is meant for the first."""
-    async with _fleet(tmp_path) as (url, leader), _Leader(url, tmp_path / "other", pod="p2") as other:
+    async with _fleet(tmp_path) as (url, leader), Leader(url, tmp_path / "other", pod="p2") as other:
         invitation = words.read(await leader.credentials.invite("h1", by="root"))
         with pytest.raises(ConfigError, match="of the pod 'main' already"):
             await other.credentials.invite("h1", by="root")
@@ -398,7 +358,7 @@ async def test_a_host_is_of_one_pod(tmp_path: Path) -> None:
 
 @asynchronous
 async def test_a_host_that_was_invited_by_two_pods_at_once_joins_one(tmp_path: Path) -> None:
-    async with _fleet(tmp_path) as (url, leader), _Leader(url, tmp_path / "other", pod="p2") as other:
+    async with _fleet(tmp_path) as (url, leader), Leader(url, tmp_path / "other", pod="p2") as other:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Registry, "pod_elsewhere", _nowhere)
             first, second = [
