@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -52,13 +53,20 @@ def event(
     if kinds:
         query["kind"] = ",".join(kind.replace(" ", "_") for kind in kinds)
     query |= {key: str(time_s) for key, time_s in (("since", since), ("until", until)) if time_s is not None}
-    show(lambda: client.get("/v1/events", query), _table, as_json=as_json, watch_s=watch)
+    show(
+        lambda: client.get("/v1/events", query),
+        partial(_table, lists_moves=bool(kinds)),
+        as_json=as_json,
+        watch_s=watch,
+    )
 
 
-def _lines(row: Any) -> Iterator[str]:
+def _lines(row: Any, *, lists_moves: bool) -> Iterator[str]:
     """What an event says, what a change was for, and the queue pairs that were moved, each with before and after."""
     yield row["detail"] + (f"; why: {row['why']}" if row.get("why") else "")
-    moves = row.get("moves") or {"count": 0, "listed": []}
+    moves = row.get("moves") if lists_moves else None
+    if not moves:
+        return
     for move in moves["listed"]:
         before, after = _way(move, "before_"), _way(move, "")
         yield f"{_queue_pair(move)}: {before} -> {after}: {move['why']}"
@@ -84,7 +92,7 @@ def _way(move: Any, when: str) -> str:
     return shown + (f", backup {backup}" if backup is not None else "")
 
 
-def _table(answer: Any) -> RenderableType:
+def _table(answer: Any, *, lists_moves: bool) -> RenderableType:
     """One row per event, the oldest first, at the local time of who asks."""
     table = tables.new_table("time", "host", "NIC", "event", "what")
     for row in answer["events"]:
@@ -94,7 +102,7 @@ def _table(answer: Any) -> RenderableType:
             row["host"],
             row["nic"] or tables.NONE,
             Text(row["kind"].replace("_", " "), EVENT_STYLES.get(row["kind"], "")),
-            Text("\n".join(_lines(row))),
+            Text("\n".join(_lines(row, lists_moves=lists_moves))),
         )
     notes = []
     if answer.get("incomplete"):

@@ -191,6 +191,7 @@ def test_changes_with_why_before_and_after(client: type[Answering]) -> None:
     assert f"h1/nic0 > 10.2.0.1 QPN 4711: {ports}: l1 > s1 was wanted for 142%" in result.stdout
     assert "h1/nic0:41556 > 10.2.0.2:5201: its own port over s1 -> 50001" in result.stdout
     assert "and 7 more" in result.stdout
+    assert "4711" not in _run("event")
     assert max(map(len, _run("event", "--kind", "change").splitlines())) <= 80
 
 

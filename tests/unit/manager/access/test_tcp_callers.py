@@ -45,7 +45,7 @@ ASKED: tuple[tuple[str, str, Any, str], ...] = (
     ("PUT", "/v1/credential/keys", None, "administrator"),
     ("GET", "/v1/access", None, "administrator"),
     ("PUT", "/v1/access", NEW, "administrator"),
-    ("PUT", "/v1/audit", {"hosts": ["nobody"]}, "operator"),
+    ("PUT", "/v1/audit", {"level": "none"}, "operator"),
     ("DELETE", "/v1/access?name=carol", None, "administrator"),
 )
 
