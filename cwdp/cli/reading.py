@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from cwdp.cli.output import console, emit
-from cwdp.shared.why import read_why
+from cwdp.shared.identity.why import read_why
 
 DEFAULT_WATCH_S = 1.0
 

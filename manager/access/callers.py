@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 
 from cwdp.errors import BusError, ConfigError, CwdpError, IdentityError, PrivilegeError
-from cwdp.shared.why import read_why
+from cwdp.shared.identity.why import read_why
 from manager.access.grants import Grants
 from manager.access.refusals import Refusals
 from manager.access.roles import Role, role_of
