@@ -154,7 +154,7 @@ def _calm(routes: Routes) -> LinkLoads:
     )
 
 
-def _tell_nobody(*_event: str, moves: object = None) -> None:
+def _tell_nobody(*_said: object, **_more: object) -> None:
     """Nobody listens."""
 
 
