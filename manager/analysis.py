@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import Desired
+from cwdp.shared.bus.messages import Desired, nic_id
 from cwdp.shared.bus.subjects import down
 from manager.duties import Duties
+from manager.hosts.happening import Move
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Inferred
 from manager.jobs.names import named
 from manager.jobs.steps import Steps, step
-from manager.planner.events import Move
 from manager.state import FleetState
 
 JOIN_INTERVAL_S, LINKS_INTERVAL_S = 0.5, 0.1
@@ -75,8 +75,11 @@ class Analysis:
     def _hear_moves(self, moves: Iterable[Move]) -> None:
         """The planner has other paths for queue pairs: what that brings their jobs is told with why they are slow."""
         nics = self._state.members.nics_by_address
-        names = (move.name for move in moves if move.what in ("moved", "rerouted"))
-        self._state.causes.hear_moves(Flow(name.src, nics.get(name.dst_addr, ""), name.qpn) for name in names)
+        self._state.causes.hear_moves(
+            Flow(nic_id(move.host, move.nic), nics.get(move.dst_addr, ""), move.qpn)
+            for move in moves
+            if move.what in ("moved", "rerouted")
+        )
 
     async def _join_samples(self) -> None:
         while True:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from cwdp.shared.bus.messages import (
     FromAgent,
     Hello,
     Leader,
-    PathChange,
     ProbeEdge,
     Report,
     RoceSettings,
@@ -33,12 +33,13 @@ from manager.documents import wanted_documents
 from manager.fabric.discovery import Discovery, OrderInputs
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.wiring_watch import WiringChange
+from manager.faults.dead_links import kinds
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.first_plan import FirstPlan
 from manager.hosts.counters import CounterTotals
 from manager.hosts.departed import Departed
-from manager.hosts.happening import Happening
+from manager.hosts.happening import Further, Happening
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
 from manager.hosts.probed_before import ProbedBefore
@@ -262,15 +263,13 @@ class FleetState:
             self.planner.hear_path(event.host, nic, event.kind, event.path, time.monotonic())
         self.note(event.host, event.kind, event.detail, nic=nic, path=event.path)
 
-    def note(
-        self, host: str, kind: str, detail: str, *, nic: str | None = None, path: PathChange | None = None
-    ) -> None:
-        """Keep an event, and log it."""
+    def note(self, host: str, kind: str, detail: str, **more: Unpack[Further]) -> None:
+        """Keep an event, and log it; what else it may say is told in `Happening`."""
         detail = detail[:DETAIL_CHARACTERS]
-        happening = Happening(time_s=time.time(), host=host, kind=kind, nic=nic, detail=detail, path=path)
+        happening = Happening(time_s=time.time(), host=host, kind=kind, detail=detail, **more)
         self.events.append(happening)
         self.on_event(happening)
-        _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
+        _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, happening.nic, detail)
 
     def hear_collectives(self, report: CollectiveReport, now_s: float) -> None:
         """Programs of a host have done collectives."""
@@ -418,7 +417,8 @@ class FleetState:
             now_s,
             routes=self.fabric.routes,
             loads=self.links,
-            localised=self.watch.avoided(self.fabric.routes, self.causes.avoided(now_s)),
+            localised=self.watch.avoided(self.fabric.routes, losing := self.causes.avoided(now_s)),
+            faults=kinds(self.faults, losing),
             overrides=by_name(self.steering.messages(), by_hand),
             pauses_s=self.jobs.pauses_s,
         )

@@ -58,13 +58,13 @@ class ManagerClient:
         """
         return self._ask("GET", path, query)
 
-    def put(self, path: str, document: Mapping[str, Any]) -> Any:
+    def put(self, path: str, document: Mapping[str, Any], *, why: str | None = None) -> Any:
         """Have the manager keep something; what it made of it. Raises what `get` raises."""
-        return self._ask("PUT", path, body=json.dumps(document))
+        return self._ask("PUT", path, _query(why), json.dumps(document))
 
-    def delete(self, path: str, query: Mapping[str, str | int]) -> Any:
+    def delete(self, path: str, query: Mapping[str, str | int], *, why: str | None = None) -> Any:
         """Have the manager drop something. Raises what `get` raises."""
-        return self._ask("DELETE", path, query)
+        return self._ask("DELETE", path, {**query, **_query(why)})
 
     def _ask(
         self, method: str, path: str, query: Mapping[str, str | int] | None = None, body: str | None = None
@@ -113,6 +113,11 @@ class ManagerClient:
             )
             raise RefusedError(f"the manager refused: {detail}", hint, is_asked_wrongly=status == BAD_REQUEST)
         return answer
+
+
+def _query(why: str | None) -> dict[str, str | int]:
+    """What a change is for, as all changes say it."""
+    return {} if why is None else {"why": why}
 
 
 def _only_socket() -> str:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from cwdp.cli.output import console, emit
+from cwdp.shared.identity.why import read_why
 
 DEFAULT_WATCH_S = 1.0
 
@@ -22,6 +23,19 @@ manager_option = click.option(
     envvar="CWDP_MANAGER",
     metavar="URL",
     help="unix:///PATH or https://HOST:PORT; else the only manager on this host.",
+)
+
+
+def _read_why(_context: click.Context, _option: click.Parameter, given: str) -> str | None:
+    return read_why(given)
+
+
+why_option = click.option(
+    "--why",
+    default="",
+    metavar="TEXT",
+    callback=_read_why,
+    help="What it is for; history keeps it with the change.",
 )
 
 

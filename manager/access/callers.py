@@ -12,11 +12,12 @@ import pwd
 import socket as sockets
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
 from cwdp.errors import BusError, ConfigError, CwdpError, IdentityError, PrivilegeError
+from cwdp.shared.identity.why import read_why
 from manager.access.grants import Grants
 from manager.access.refusals import Refusals
 from manager.access.roles import Role, role_of
@@ -33,11 +34,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: a user's name, a credential's, or an address; `is_local` is who comes by the unix socket."""
+    """Who asks: a user's name, a credential's, or an address; `is_local` is who comes by the unix socket.
+
+    `why` is what they say a change is for, in the query; only `Callers.changes` reads it.
+    """
 
     name: str
     role: Role
     is_local: bool = False
+    why: str | None = None
 
 
 CALLER = web.RequestKey("caller", Caller)
@@ -181,6 +186,8 @@ class Callers:
             if told is not None:
                 return told
             try:
+                why = read_why(request.query.get("why", ""))
+                request[CALLER] = replace(request[CALLER], why=why)
                 return await handler(request)
             except CwdpError as error:
                 return refusal(error)

@@ -1,7 +1,7 @@
 """`/v1/access`: who has a token or a certificate; administrators make and revoke them. `/v1/authority`: by what to know us."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -17,8 +17,12 @@ from manager.identity.authority import Authority
 Commit = Callable[[], Awaitable[None]]
 """Has a change kept on the bus, or undone: then it raises `BusError`."""
 
-Note = Callable[[str, str], None]
-"""Tells history that something of a kind happened."""
+
+class Note(Protocol):
+    """Tells history that something of a kind happened."""
+
+    def __call__(self, kind: str, detail: str, *, why: str | None = None) -> None:
+        """To people; why somebody did it, where they said."""
 
 
 class _Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,13 +57,13 @@ def routes(
             told = {"certificate": certificate}
         grants.add(grant)
         await commit()
-        note("access_granted", f"by {by}: {grant}; before: nothing")
+        note("access_granted", f"by {by}: {grant}; before: nothing", why=request[CALLER].why)
         return web.json_response(_row(grant) | told, headers={"Cache-Control": "no-store"})
 
     async def revoked(request: web.Request) -> web.Response:
         grant, by = grants.drop(request.query.get("name", "")), request[CALLER].name
         await commit()
-        note("access_revoked", f"by {by}: no more {grant}")
+        note("access_revoked", f"by {by}: no more {grant}", why=request[CALLER].why)
         return web.json_response(_row(grant))
 
     async def told(_request: web.Request) -> web.Response:

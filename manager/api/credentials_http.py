@@ -29,18 +29,18 @@ def routes(credentials: Credentials, callers: Callers) -> list[web.RouteDef]:
     async def invited(request: web.Request) -> web.Response:
         wanted = _wanted(await request.read())
         word = await credentials.invite(
-            wanted.host, by=request[CALLER].name, bus=wanted.bus, hours=wanted.hours
+            wanted.host, by=request[CALLER].name, why=request[CALLER].why, bus=wanted.bus, hours=wanted.hours
         )
         return web.json_response({"host": wanted.host, "token": word})
 
     async def revoked(request: web.Request) -> web.Response:
         host = request.query.get("host", "")
-        return web.json_response(
-            {"host": host, "keys": await credentials.revoke(host, by=request[CALLER].name)}
-        )
+        keys = await credentials.revoke(host, by=request[CALLER].name, why=request[CALLER].why)
+        return web.json_response({"host": host, "keys": keys})
 
     async def rotated(request: web.Request) -> web.Response:
-        return web.json_response({"hosts": credentials.rotate_keys(by=request[CALLER].name)})
+        hosts = credentials.rotate_keys(by=request[CALLER].name, why=request[CALLER].why)
+        return web.json_response({"hosts": hosts})
 
     path = "/v1/credential"
     return [

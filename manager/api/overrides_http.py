@@ -103,7 +103,7 @@ class _Resource:
         override = self._kind.read(await request.read())
         before = self._kind.table.set(override)
         await self._commit()
-        self._note("set", override, before, request[CALLER].name)
+        self._note("set", override, before, request)
         return web.json_response(msgspec.to_builtins(override))
 
     async def _delete(self, request: web.Request) -> web.Response:
@@ -112,22 +112,30 @@ class _Resource:
         if dropped is None:
             raise unknown
         await self._commit()
-        self._note("withdrawn", dropped, dropped, request[CALLER].name)
+        self._note("withdrawn", dropped, dropped, request)
         return web.json_response({})
 
     def _note(
-        self, action: Literal["set", "withdrawn"], override: Keyed, before: Keyed | None, by: str
+        self, action: Literal["set", "withdrawn"], override: Keyed, before: Keyed | None, request: web.Request
     ) -> None:
         """Tell that somebody has changed something, once it is kept."""
+        by, why = request[CALLER].name, request[CALLER].why
         host, nic, kind = override.host, override.nic, self._kind.name
         was = "nothing" if before is None else str(before)
         what = f"{override}; before: {was}" if action == "set" else f"no more {override}"
         for at_host, at_nic in _places(override):
-            self._state.note(at_host, f"{kind}_{action}", f"by {by}: {what}", nic=at_nic)
+            self._state.note(at_host, f"{kind}_{action}", f"by {by}: {what}", nic=at_nic, why=why)
         wanted, replaced = (msgspec.to_builtins(each) for each in (override, before))
         self._state.on_override(
             OverrideChange(
-                action=action, what=kind, host=host, nic=nic, wanted=wanted, before=replaced, by=by
+                action=action,
+                what=kind,
+                host=host,
+                nic=nic,
+                wanted=wanted,
+                before=replaced,
+                by=by,
+                why=why,
             )
         )
 

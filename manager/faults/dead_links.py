@@ -100,6 +100,25 @@ def localised(findings: Findings) -> set[DirectedLink]:
     return dead
 
 
+def kinds(findings: Findings, losing: Iterable[DirectedLink] = ()) -> dict[DirectedLink, str]:
+    """What is found of links, for people who ask why nothing is sent over one; of several findings the earliest.
+
+    Args:
+        findings: this manager's.
+        losing: as `avoided` has them.
+    """
+    found: dict[DirectedLink, str] = {}
+    for finding in findings.current.values():
+        if finding.kind == "lossy" or is_dead(finding.kind, finding.loss):
+            for subject in (finding.subject, *finding.also):
+                for link in subject.links:
+                    found.setdefault(link, f"is found {finding.kind.replace('_', ' ')}")
+    for link in losing:
+        for way in cable(link).links:
+            found.setdefault(way, "loses packets of jobs")
+    return found
+
+
 def hiding(routes: Routes, links: Iterable[DirectedLink]) -> set[DirectedLink]:
     """Links that stand for what some path crosses where nobody answers, and that may be some of these.
 

@@ -23,9 +23,17 @@ Elements = dict[str, dict[str, Json]]
 
 CHANGES = (
     *("steer_set", "steer_withdrawn", "slice_set", "slice_withdrawn"),
-    *("qp_moved", "qp_rerouted", "qp_backed_up", "qp_released", "qp_migrated", "qp_not_migrated"),
+    *(
+        "qp_moved",
+        "qp_rerouted",
+        "qp_backed_up",
+        "qp_released",
+        "qp_migrated",
+        "qp_not_migrated",
+        "ib_spread",
+    ),
     *("host_invited", "host_joined", "host_revoked", "keys_rotating", "keys_rotated"),
-    *("access_granted", "access_revoked"),
+    *("access_granted", "access_revoked", "audit_started"),
 )
 """The kinds of events that are changes by a person or by the planner; together they are asked for as `change`."""
 
@@ -66,9 +74,11 @@ def events(db: sqlite3.Connection, wanted: Wanted) -> tuple[list[Json], bool]:
             "kind": kind,
             "nic": nic,
             "detail": detail,
-            "path": None if path is None else msgspec.json.decode(path),
+            "path": _decoded(path),
+            "why": why,
+            "moves": _decoded(moves),
         }
-        for time_s, _, kind, host, nic, detail, path in newest[: wanted.limit]
+        for time_s, _, kind, host, nic, detail, path, why, moves in newest[: wanted.limit]
     ]
     return rows[::-1], len(newest) > wanted.limit
 
@@ -83,7 +93,7 @@ def _newest_events(db: sqlite3.Connection, wanted: Wanted, kind: str | None) -> 
         where.append("kind = ?")
         values.append(kind)
     return db.execute(
-        "SELECT time_s, id, kind, host, nic, detail, path FROM events"  # noqa: S608 - the conditions are ours
+        "SELECT time_s, id, kind, host, nic, detail, path, why, moves FROM events"  # noqa: S608 - the conditions are ours
         f" WHERE {' AND '.join(where)} ORDER BY time_s DESC, id DESC LIMIT ?",
         (*values, wanted.limit + 1),
     )
@@ -91,15 +101,21 @@ def _newest_events(db: sqlite3.Connection, wanted: Wanted, kind: str | None) -> 
 
 def moves(db: sqlite3.Connection, wanted: Wanted) -> list[Json]:
     """What the planner wanted of queue pairs, the newest, oldest first."""
-    columns = ("time_s", "host", "nic", "dst_addr", "qpn", "what", "sport", "backup_sport")
-    return [dict(zip(columns, row, strict=True)) for row in _newest(db, "moves", columns, wanted)]
+    ways = ("switches", "before_switches")
+    ports = ("sport", "backup_sport", "before_sport", "before_backup_sport")
+    columns = ("time_s", "host", "nic", "dst_addr", "qpn", "what", "why", *ports, *ways)
+    rows = (dict(zip(columns, row, strict=True)) for row in _newest(db, "moves", columns, wanted))
+    return [row | {way: _decoded(row[way]) or [] for way in ways} for row in rows]
 
 
 def overrides(db: sqlite3.Connection, wanted: Wanted) -> list[Json]:
     """What operators changed, the newest, oldest first."""
-    columns = ("time_s", "host", "nic", "what", "action", "author", "wanted")
+    columns = ("time_s", "host", "nic", "what", "action", "author", "why", "wanted", "before")
     rows = _newest(db, "overrides", columns, wanted)
-    return [dict(zip(columns, row, strict=True)) | {"wanted": msgspec.json.decode(row[-1])} for row in rows]
+    return [
+        dict(zip(columns, row, strict=True)) | {"wanted": _decoded(row[-2]), "before": _decoded(row[-1])}
+        for row in rows
+    ]
 
 
 def queue_pairs(db: sqlite3.Connection, wanted: Wanted) -> list[Json]:
@@ -110,6 +126,11 @@ def queue_pairs(db: sqlite3.Connection, wanted: Wanted) -> list[Json]:
         {"time_s": time_s, "host": host, "nic": nic, **msgspec.json.decode(data)}
         for time_s, host, nic, data in rows
     ]
+
+
+def _decoded(data: bytes | None) -> Any:
+    """What is kept as JSON; None for nothing."""
+    return None if data is None else msgspec.json.decode(data)
 
 
 def _newest(

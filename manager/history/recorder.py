@@ -5,6 +5,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
+import msgspec
+
 from manager.history.records import (
     LONGEST_BYTES,
     EventRecord,
@@ -13,9 +15,8 @@ from manager.history.records import (
     Record,
     size_bytes,
 )
-from manager.hosts.happening import Happening
+from manager.hosts.happening import Happening, Move
 from manager.overrides.change import OverrideChange
-from manager.planner.events import Move
 
 MOST_WAITING = 100_000
 HELD_S = 15.0
@@ -55,6 +56,8 @@ class Recorder:
             nic=event.nic,
             detail=event.detail,
             path=event.path,
+            why=event.why,
+            moves=event.moves,
         )
         if self._leads():
             self.add([record])
@@ -64,19 +67,7 @@ class Recorder:
     def hear_moves(self, moves: Iterable[Move]) -> None:
         """The planner wants something of queue pairs."""
         now_s = time.time()
-        self.add(
-            MoveRecord(
-                time_s=now_s,
-                host=move.name.host,
-                nic=move.name.nic,
-                dst_addr=move.name.dst_addr,
-                qpn=move.name.qpn,
-                what=move.what,
-                sport=move.sport,
-                backup_sport=move.backup_sport,
-            )
-            for move in moves
-        )
+        self.add(MoveRecord(time_s=now_s, **msgspec.structs.asdict(move)) for move in moves)
 
     def hear_override(self, override: OverrideChange) -> None:
         """Somebody has set or withdrawn something."""

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from cwdp.shared.bus.messages import PathChange
+from manager.hosts.happening import Move, Moves
 
 LONGEST_BYTES = 512 * 1024
 """Of a message; nats-server takes 1 MB unless told otherwise."""
@@ -20,7 +21,7 @@ ElementName = tuple[What, str]
 
 
 class EventRecord(Struct, frozen=True, kw_only=True, tag="event"):
-    """Something happened, as `manager.state.Happening` has it."""
+    """Something happened, as `manager.hosts.happening.Happening` has it."""
 
     time_s: float
     host: str
@@ -28,6 +29,8 @@ class EventRecord(Struct, frozen=True, kw_only=True, tag="event"):
     nic: str | None
     detail: str
     path: PathChange | None = None
+    why: str | None = None
+    moves: Moves | None = None
 
 
 class SubjectRecord(Struct, frozen=True, kw_only=True):
@@ -53,21 +56,14 @@ class FindingRecord(Struct, frozen=True, kw_only=True, tag="finding"):
     end_s: float | None = None
 
 
-class MoveRecord(Struct, frozen=True, kw_only=True, tag="move"):
-    """What the planner wants of a queue pair from now on, and why it was touched: `moved`, `rerouted`, `backed_up`."""
+class MoveRecord(Move, frozen=True, kw_only=True, tag="move"):
+    """What the planner did with a queue pair; managers before this one told nothing of how it was before, nor why."""
 
     time_s: float
-    host: str
-    nic: str
-    dst_addr: str
-    qpn: int
-    what: str
-    sport: int | None
-    backup_sport: int | None
 
 
 class OverrideRecord(Struct, frozen=True, kw_only=True, tag="override"):
-    """An operator's change, and what it replaced; `by` is empty where nobody said who it was."""
+    """An operator's change, and what it replaced; `by` is empty where nobody said who it was, `why` None where they did not say."""
 
     time_s: float
     host: str
@@ -77,6 +73,7 @@ class OverrideRecord(Struct, frozen=True, kw_only=True, tag="override"):
     wanted: dict[str, Any]
     before: dict[str, Any] | None = None
     by: str = ""
+    why: str | None = None
 
 
 class Element(Struct, frozen=True, kw_only=True):

@@ -51,6 +51,20 @@ CREATE TABLE slots (
 """`findings` and `elements` hold what was true from `from_s` until `to_s`, or still is; `origins` the last number of each
 that was taken in; `outbox` what is not on the bus yet; `slots` which link or pair has which place in a ring."""
 
+ADDED = (
+    ("events", "why", "TEXT"),
+    ("events", "moves", "BLOB"),
+    ("moves", "before_sport", "INTEGER"),
+    ("moves", "before_backup_sport", "INTEGER"),
+    ("moves", "switches", "BLOB"),
+    ("moves", "before_switches", "BLOB"),
+    ("moves", "why", "TEXT"),
+    ("overrides", "before", "BLOB"),
+    ("overrides", "why", "TEXT"),
+)
+"""Columns that tables have got since, each with its type. A database made before gets them when it is opened, with null in all
+its rows; a manager of before goes on with one that has them, as it names the columns that it writes and reads."""
+
 DATED = {
     "events": "time_s",
     "moves": "time_s",

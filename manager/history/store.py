@@ -40,6 +40,11 @@ ENDINGS = ("", "-wal", "-shm")
 _T = TypeVar("_T")
 
 
+def _json(value: object) -> bytes | None:
+    """Of what is not a column of its own; None stays None."""
+    return None if value is None else msgspec.json.encode(value)
+
+
 def is_corrupt(error: Exception) -> bool:
     """Whether an error says that the database is none, or damaged."""
     if not isinstance(error, sqlite3.DatabaseError):
@@ -103,6 +108,19 @@ class Store:
                 self._set_meta("generation", uuid.uuid4().bytes)
                 self._set_meta("since_s", time.time())
                 self._db.execute(f"PRAGMA user_version = {schema.VERSION}")
+        self._add_columns()
+
+    def _add_columns(self) -> None:
+        """Those that tables have got since the database was made."""
+        tables = {table for table, _, _ in schema.ADDED}
+        known = {
+            (table, row[1]) for table in tables for row in self._db.execute(f"PRAGMA table_info({table})")
+        }
+        missing = [each for each in schema.ADDED if each[:2] not in known]
+        if missing:
+            with self._transaction():
+                for table, column, of in missing:
+                    self._db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {of}")
 
     def _which(self) -> bytes:
         generation = self._meta("generation")
@@ -300,32 +318,35 @@ class Store:
     def _take(self, origin: str, record: object) -> None:
         match record:
             case EventRecord():
-                path = None if record.path is None else msgspec.json.encode(record.path)
-                self._db.execute(
-                    "INSERT INTO events (time_s, kind, host, nic, detail, path) VALUES (?, ?, ?, ?, ?, ?)",
-                    (record.time_s, record.kind, record.host, record.nic, record.detail, path),
+                self._insert(
+                    "events",
+                    time_s=record.time_s,
+                    kind=record.kind,
+                    host=record.host,
+                    nic=record.nic,
+                    detail=record.detail,
+                    path=_json(record.path),
+                    why=record.why,
+                    moves=_json(record.moves),
                 )
             case FindingRecord():
                 self._take_finding(origin, record)
             case MoveRecord():
-                self._db.execute(
-                    "INSERT INTO moves (time_s, host, nic, dst_addr, qpn, what, sport, backup_sport)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    msgspec.structs.astuple(record),
-                )
+                said = msgspec.structs.asdict(record)
+                ways = {name: _json(said[name] or None) for name in ("switches", "before_switches")}
+                self._insert("moves", **said | ways)
             case OverrideRecord():
-                self._db.execute(
-                    "INSERT INTO overrides (time_s, host, nic, what, action, author, wanted)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        record.time_s,
-                        record.host,
-                        record.nic,
-                        record.what,
-                        record.action,
-                        record.by,
-                        msgspec.json.encode(record.wanted),
-                    ),
+                self._insert(
+                    "overrides",
+                    time_s=record.time_s,
+                    host=record.host,
+                    nic=record.nic,
+                    what=record.what,
+                    action=record.action,
+                    author=record.by,
+                    wanted=_json(record.wanted),
+                    before=_json(record.before),
+                    why=record.why,
                 )
             case FabricRecord():
                 self._take_fabric(record)
@@ -336,6 +357,11 @@ class Store:
                 )
                 self._set_meta("leader", origin)
                 self._set_meta("leads_since_s", record.time_s)
+
+    def _insert(self, table: str, **row: object) -> None:
+        names = ", ".join(row)
+        places = ", ".join("?" * len(row))
+        self._db.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))  # noqa: S608
 
     def _take_finding(self, origin: str, record: FindingRecord) -> None:
         self._db.execute(

@@ -5,7 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nats.aio.client import Client
 
@@ -39,6 +39,13 @@ _T = TypeVar("_T")
 _log = logging.getLogger("cwdp.manager.identity")
 
 
+class Note(Protocol):
+    """Keeps an event."""
+
+    def __call__(self, host: str, kind: str, detail: str, *, why: str | None = None) -> None:
+        """Of a host, or of the fleet; why somebody wanted it, where they said."""
+
+
 class Credentials:
     """Who may be on the bus, as the leader of a pod decides.
 
@@ -61,7 +68,7 @@ class Credentials:
         pod: str,
         *,
         leads: Callable[[], bool],
-        note: Callable[[str, str, str], None],
+        note: Note,
         keys: ProbeKeys,
         hosts: Callable[[], Collection[str]],
         may_go_on: Callable[[], bool],
@@ -97,13 +104,20 @@ class Credentials:
             await asyncio.sleep(STEP_S)
 
     async def invite(
-        self, host: str, *, by: str, bus: str | None = None, hours: float = INVITED_HOURS
+        self,
+        host: str,
+        *,
+        by: str,
+        why: str | None = None,
+        bus: str | None = None,
+        hours: float = INVITED_HOURS,
     ) -> str:
         """A word by which a host may join once.
 
         Args:
             host: its name.
             by: who invites it.
+            why: what for, where they said.
             bus: where it reaches the bus, if not as this manager does.
             hours: for how long.
 
@@ -121,10 +135,10 @@ class Credentials:
         secret, expires_s = secrets.token_bytes(16), time.time() + 3_600 * hours
         joiner = self._authority.joiner_credential(token(host), self._pod, hours / 24)
         await self._kept(lambda client: self._registry.invite(client, self._pod, host, secret, expires_s))
-        self._note(host, "host_invited", f"by {by}: may join within {hours:g} hours")
+        self._note(host, "host_invited", f"by {by}: may join within {hours:g} hours", why=why)
         return words.written(_invitation(bus, host, self._pod, secret, joiner))
 
-    async def revoke(self, host: str, *, by: str) -> int:
+    async def revoke(self, host: str, *, by: str, why: str | None = None) -> int:
         """Let a host onto the bus no more, at once, nor join by an invitation, and keep nothing of it; how many keys it had.
 
         Raises:
@@ -141,18 +155,18 @@ class Credentials:
         if keys:
             await self._kept(lambda client: self._revoke(client, keys))
         counts_no_more = f"{len(keys)} keys count" if keys else "its invitation counts"
-        self._note(host, "host_revoked", f"by {by}: {counts_no_more} no more")
+        self._note(host, "host_revoked", f"by {by}: {counts_no_more} no more", why=why)
         if keys:
-            self.rotate_keys(by=by)
+            self.rotate_keys(by=by, why=why)
         self._keys.forget(host)
         await self._put_out(host)
         await self._kept(lambda client: self._registry.forget(client, self._pod, host))
         return len(keys)
 
-    def rotate_keys(self, *, by: str) -> int:
+    def rotate_keys(self, *, by: str, why: str | None = None) -> int:
         """Begin to replace the cluster's probe key; how many hosts are up to hear of it."""
         self._keys.rotate()
-        self._note(FLEET, "keys_rotating", f"by {by}: {_STAGES['introduced']}")
+        self._note(FLEET, "keys_rotating", f"by {by}: {_STAGES['introduced']}", why=why)
         return len(self._hosts())
 
     async def hosts(self) -> list[dict[str, Any]]:

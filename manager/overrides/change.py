@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideChange:
-    """What somebody has changed: who, and what was wanted before."""
+    """What somebody has changed: who, what for where they said, and what was wanted before."""
 
     action: Literal["set", "withdrawn"]
     what: Literal["steer", "slice"]
@@ -15,3 +15,4 @@ class OverrideChange:
     wanted: dict[str, Any]
     before: dict[str, Any] | None
     by: str
+    why: str | None

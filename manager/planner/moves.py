@@ -202,11 +202,36 @@ class Moves:
         outcome.jobs_moved = len(set(self._jobs[0][changed & ~lost].tolist()))
         before, after = (utilisation(problem.fabric, problem.demand, choice) for choice in (placed, chosen))
         outcome.fullest_after = float(after.max())
+        for i in np.flatnonzero(changed & ~lost).tolist():
+            outcome.gains[problem.names[i]] = self._gain(i, placed, chosen, before=before, after=after)
+        if outcome.tried:
+            outcome.gains = {
+                name: f"{gain}; tried on a link that was slow" for name, gain in outcome.gains.items()
+            }
         emptier = np.flatnonzero(after[:-1] < before[:-1])
         if len(emptier):
             hot = int(emptier[before[emptier].argmax()])
             outcome.relieved = self._inputs.candidates.routes.links[hot]
             outcome.top_before, outcome.top_after = float(before[hot]), float(after[hot])
+
+    def _gain(
+        self,
+        i: int,
+        placed: Indices,
+        chosen: Indices,
+        *,
+        before: NDArray[np.float64],
+        after: NDArray[np.float64],
+    ) -> str:
+        """What one move does for the fullest of the links that it leaves."""
+        paths, pair = self._problem.fabric.paths, self._problem.demand.pair[i]
+        old, new = (set(paths.links[:, pair, choice[i]].tolist()) for choice in (placed, chosen))
+        left = old - new - {paths.link_count}
+        if not left:
+            return "for more room"
+        hot = max(left, key=before.item)
+        a, b = self._inputs.candidates.routes.links[hot]
+        return f"{a} > {b} was wanted for {before[hot]:.0%} of what it carries, now {after[hot]:.0%}"
 
     def _by_host(self, changed: Mask) -> Counter[str]:
         """How many of these queue pairs each host has."""

@@ -15,6 +15,7 @@ from cwdp.shared.tcp import SteerTcp
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, Pair, PathName, Routes, is_nic
 from manager.faults.dead_links import DeadLinks
+from manager.hosts.happening import MOST_LISTED, Move, Moves
 from manager.hosts.members import Members
 from manager.jobs.flows import Flow
 from manager.links.loads import LinkLoads
@@ -23,7 +24,7 @@ from manager.planner.candidates import Candidates
 from manager.planner.capacity import CapacityEstimator, within
 from manager.planner.demand import NicRates
 from manager.planner.entries import NO_PORT
-from manager.planner.events import Move, Outcome, tell
+from manager.planner.events import Outcome, tell
 from manager.planner.flows import NOTHING, FlowReader
 from manager.planner.located import Located
 from manager.planner.moves import Budget
@@ -51,8 +52,8 @@ _Links = tuple[DirectedLink, ...]
 class Note(Protocol):
     """Keeps an event."""
 
-    def __call__(self, host: str, kind: str, detail: str) -> None:
-        """Of a host, or of the fleet."""
+    def __call__(self, host: str, kind: str, detail: str, *, moves: Moves | None = None) -> None:
+        """Of a host, or of the fleet; with the queue pairs that were moved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,6 +245,7 @@ class Planner:
         localised: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
         pauses_s: Mapping[Flow, float] = NOTHING,
+        faults: Mapping[DirectedLink, str] | None = None,
     ) -> bool:
         """Take a step; whether some host is to be told something new, also of how to spread what is yet to be connected.
 
@@ -254,6 +256,7 @@ class Planner:
             localised: links that are known to be dead.
             overrides: what operators want, by host; not to be touched.
             pauses_s: for how long those queue pairs may be silent that send again: they keep their place and their room.
+            faults: what is wrong with links of these, for people who ask why a queue pair was moved.
         """
         if not self.settings.enabled:
             return False
@@ -261,7 +264,9 @@ class Planner:
             self._candidates = Candidates(routes, self._candidates)
         hosts = self._let_go(overrides)
         dead = self._dead_links.find(routes, self._watched(now_s), localised, now_s)
-        outcome = self._step(now_s, loads, dead, overrides, pauses_s)
+        suspected = dict.fromkeys(set(dead).difference(localised), "was given up by hosts")
+        known = suspected | dict(faults or {})
+        outcome = self._step(now_s, loads, dead, overrides, pauses_s=pauses_s, faults=known)
         for host in hosts | outcome.hosts:
             self._want(host)
         self._account(outcome, dead)
@@ -278,7 +283,9 @@ class Planner:
         loads: LinkLoads,
         dead: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
+        *,
         pauses_s: Mapping[Flow, float],
+        faults: Mapping[DirectedLink, str],
     ) -> Outcome:
         routes = self._candidates.routes
         nics, steered_tcp = self._members.nics_by_address, self.steered_tcp
@@ -294,6 +301,7 @@ class Planner:
             candidates=self._candidates,
             links=within(links, routes, self.granted_bps),
             dead=dead,
+            faults=faults,
             nic_bps=self._nic_rates.learn(flows, now_s, self._members.likely_link_bps),
             hands_off=hands_off.union(*self._by_hand.values()),
             silent=self._silent(flows, now_s),
@@ -332,10 +340,12 @@ class Planner:
     def _let_go(self, overrides: Mapping[str, Iterable[SteerQp]]) -> set[str]:
         """Release what is idle, or is others' business now; the hosts concerned."""
         idle = self._steering.release_idle({nic: table.told_s for nic, table in self._store.tables.items()})
-        hosts = {name.host for name in idle}
+        hosts = {released.name.host for released in idle}
         if idle:
             self.counters["released"] += len(idle)
-            self._note(_whose(hosts), "qp_released", f"{len(idle)} queue pairs have not sent for a while")
+            told = f"{len(idle)} queue pairs have not sent for a while"
+            moves = Moves(count=len(idle), listed=[released.move() for released in idle[:MOST_LISTED]])
+            self._note(_whose(hosts), "qp_released", told, moves=moves)
         gone = {host for host in self._steering.hosts() if host not in self._members.hosts}
         gone |= {name for name, host in self._members.hosts.items() if host.hello.observe_only}
         for host in gone:
@@ -372,21 +382,14 @@ class Planner:
                 yield PathName(name.src, name.dst_addr, sport)
 
     def _account(self, outcome: Outcome, dead: Collection[DirectedLink]) -> None:
-        moves = []
-        for what in ("moved", "rerouted", "backed_up"):
-            names: list[QpName] = getattr(outcome, what)
-            self.counters[what] += len(names)
-            entries = ((name, self._steering.of(name)) for name in names)
-            moves += [
-                Move(name, what, int(entry.sport), int(entry.backup_sport) or None) for name, entry in entries
-            ]
-        if moves:
-            for tell_of in self.on_moves:
-                tell_of(moves)
+        self.counters.update(move.what for move in outcome.moves)
+        for tell_of in self.on_moves if outcome.moves else ():
+            tell_of(outcome.moves)
         self.counters["held_back"] += outcome.held_back["rate"]
         self.counters["no_way_round"] += outcome.held_back["no_way_round"]
         for host, kind, detail in tell(outcome, dead):
-            self._note(host, kind, detail)
+            moves = [move for move in outcome.moves if f"qp_{move.what}" == kind]
+            self._note(host, kind, detail, moves=Moves(count=len(moves), listed=moves[:MOST_LISTED]))
 
 
 def _usable(steered: Iterable[SteerQp], hello: Hello) -> list[SteerQp]:

@@ -1,8 +1,8 @@
 """From the planner's inputs to what is to be placed: the queue pairs whose paths are known, as arrays."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ class PlannerInputs:
         candidates: the known paths.
         links: what is known of the links.
         dead: links not to use.
+        faults: what is wrong with links, for people.
         nic_bps: the rate of a NIC's link, None while nothing is known of any.
         hands_off: queue pairs that others steer.
         silent: those of NICs that have said nothing of late: they keep what they have, and the room that they took.
@@ -67,6 +68,7 @@ class PlannerInputs:
     candidates: Candidates
     links: Links
     dead: Collection[DirectedLink] = ()
+    faults: Mapping[DirectedLink, str] = field(default_factory=dict)
     nic_bps: float | None
     hands_off: AbstractSet[QpName] = frozenset()
     silent: AbstractSet[QpName] = frozenset()

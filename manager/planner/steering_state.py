@@ -4,11 +4,13 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import SteerQp, SteerReport
+from manager.hosts.happening import Move
 from manager.placement.flows import QpName
 from manager.planner.entries import NO_PORT, Entries, unused
 
@@ -20,6 +22,26 @@ MOST_ENTRIES = 1_000_000
 _FIRST_ROWS = 64
 
 Indices = NDArray[np.intp]
+
+
+class Released(NamedTuple):
+    """One that is let go of, and the ports that its host was told."""
+
+    name: QpName
+    sport: int
+    backup_sport: int
+
+    def move(self) -> Move:
+        """For people."""
+        return Move(
+            **self.name._asdict(),
+            what="released",
+            sport=None,
+            backup_sport=None,
+            before_sport=self.sport,
+            before_backup_sport=self.backup_sport or None,
+            why="it has not sent for a while",
+        )
 
 
 class SteeringState:
@@ -111,7 +133,7 @@ class SteeringState:
             self._drop(name)
         return int(steered)
 
-    def release_idle(self, told_s: Mapping[tuple[str, str], float]) -> list[QpName]:
+    def release_idle(self, told_s: Mapping[tuple[str, str], float]) -> list[Released]:
         """Let go of those that have not sent for long; those of them that were steered.
 
         Args:
@@ -120,10 +142,13 @@ class SteeringState:
         rows = np.flatnonzero(self._rows["used"])
         told = np.array([told_s.get(nic, math.nan) for nic in self._nics])
         idle = rows[self.at(rows).idle_s(told[self._rows["nic"][rows]]) > IDLE_S] if len(rows) else rows
-        steered = list(self.names(idle[self.at(idle).sport != NO_PORT]))
+        steered = idle[self.at(idle).sport != NO_PORT]
+        entries = self.at(steered)
+        ports = zip(entries.sport.tolist(), entries.backup_sport.tolist(), strict=True)
+        released = [Released(name, *each) for name, each in zip(self.names(steered), ports, strict=True)]
         for name in list(self.names(idle)):
             self._drop(name)
-        return steered
+        return released
 
     def keep_only(self, nics: Collection[tuple[str, str]]) -> set[str]:
         """Let go of the queue pairs of all other NICs; the hosts concerned."""

@@ -4,10 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.config import PlannerSettings
+from manager.hosts.happening import Move
 from manager.placement import link_loads, place
 from manager.planner.candidates import Watched, backup_for, watched_ports
 from manager.planner.entries import NO_PORT
-from manager.planner.events import Outcome
+from manager.planner.events import Outcome, Reasons
 from manager.planner.located import Located
 from manager.planner.moves import Budget, Moves
 from manager.planner.problem import PlannerInputs, Problem, pose
@@ -65,7 +66,7 @@ def _enter(
 ) -> None:
     """Write the new ports and backups down, and who must be told."""
     dead = np.append(problem.fabric.capacity_bps <= 0, False)
-    moved = set(outcome.moved)
+    reasons = Reasons(inputs.candidates.routes.links, inputs.dead, inputs.faults)
     watched: dict[int, Watched] = {}
     has_backup = problem.entries.backup_sport != NO_PORT
     settled = (chosen == problem.now) & has_backup & (problem.entries.chosen_of == problem.choices)
@@ -77,11 +78,9 @@ def _enter(
         entry, choices = steering.of(name), inputs.candidates.of(name.src, name.dst_addr)
         assert choices is not None, name
         ports = watched.setdefault(int(problem.way[i]), Watched())
-        k, sport, present = int(chosen[i]), int(entry.sport), int(entry.backup_sport) or None
-        if k == int(problem.now[i]):
-            sport = sport or int(inputs.flows.sport[problem.flow[i]])
-        else:
-            sport = watched_ports(ports, choices, k)
+        k, now, present = int(chosen[i]), int(problem.now[i]), int(entry.backup_sport) or None
+        before = int(entry.sport) or int(inputs.flows.sport[problem.flow[i]])
+        sport = before if k == now else watched_ports(ports, choices, k)
         ports.add(k, sport)
         if settled[i] and present is not None:
             ports.add(choices.by_port[present], present)
@@ -91,12 +90,28 @@ def _enter(
         if not steering.ask(name, sport, backup, inputs.now_s):
             continue
         outcome.hosts.add(name.host)
-        if name in moved:
+        if name in outcome.gains:
             entry.move(inputs.now_s, hold_s)
+            what, why = "moved", outcome.gains[name]
         elif lost[i]:
             outcome.rerouted.append(name)
+            what, why = "rerouted", reasons.lost(choices, now)
         else:
             outcome.backed_up.append(name)
+            what, why = "backed_up", reasons.no_backup(choices, present)
+        outcome.moves.append(
+            Move(
+                **name._asdict(),
+                what=what,
+                why=why,
+                sport=sport,
+                backup_sport=backup,
+                switches=reasons.switches(choices, k),
+                before_sport=before or None,
+                before_backup_sport=present,
+                before_switches=reasons.switches(choices, now),
+            )
+        )
 
 
 def _to_look_at(problem: Problem, unsettled: Mask, small: Mask) -> list[int]:

@@ -111,7 +111,8 @@ def events(state: FleetState, wanted: Wanted) -> Json:
 
 
 def _event(event: Happening) -> Json:
-    return asdict(event) | {"path": None if event.path is None else msgspec.structs.asdict(event.path)}
+    said = {"path": event.path, "moves": event.moves}
+    return asdict(event) | {key: msgspec.to_builtins(value) for key, value in said.items()}
 
 
 def _unmeasured(host: str) -> Json:

@@ -13,6 +13,7 @@ from cwdp.shared.bus.messages import PathChange, SteerQp, SteerReport
 from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.hosts.happening import Moves
 from manager.hosts.members import Members
 from manager.links.loads import Capacities, LinkLoads, likely_bps, tiers
 from manager.planner.demand import max_min_rates
@@ -89,6 +90,7 @@ class World:
         self.members = Members()
         self.store = QueuePairStore()
         self.events: list[tuple[str, str, str]] = []
+        self.told_moves: list[Moves] = []
         self._pending: deque[dict[str, list[SteerQp]]] = deque([{}] * delay_ticks, maxlen=delay_ticks + 1)
         self.settings = settings or PlannerSettings()
         self.planner = self.new_planner()
@@ -98,7 +100,12 @@ class World:
         self.tell_steering()
 
     def new_planner(self) -> Planner:
-        return Planner(self.members, self.store, self.settings, lambda *event: self.events.append(event))
+        return Planner(self.members, self.store, self.settings, self._note)
+
+    def _note(self, host: str, kind: str, detail: str, *, moves: Moves | None = None) -> None:
+        self.events.append((host, kind, detail))
+        if moves is not None:
+            self.told_moves.append(moves)
 
     @staticmethod
     def address(host: int) -> str:

@@ -109,6 +109,7 @@ class Synthetic:
                 "nic": "nic0",
                 "kind": kinds[i % len(kinds)],
                 "detail": f"to 10.2.0.{i % 9 + 1} from port {50000 + i}: silent for 11.8 ms",
+                "why": None if i % 9 else HOSTILE_JOB,
             }
             for i, age_s in enumerate(self.random.exponential(2500, 160))
         ]
@@ -205,6 +206,11 @@ class Synthetic:
             "what": "rerouted",
             "sport": 50017,
             "backup_sport": 51000,
+            "switches": ["l1", "s2", "l2"],
+            "before_sport": 50003,
+            "before_backup_sport": 50017,
+            "before_switches": ["l1", "s1", "l2"],
+            "why": f"l1 > s1 is found silent {HOSTILE_JOB}",
         }
 
     def job(self, i: int) -> Json:

@@ -15,7 +15,7 @@ from cwdp.cli.audit.options import Judged, json_option, judging, number_option
 from cwdp.cli.audit.results import rendered
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit
-from cwdp.cli.reading import manager_option
+from cwdp.cli.reading import manager_option, why_option
 from cwdp.cli.times import shown_time
 from cwdp.shared.rates import parse_rate
 from manager.audit.levels import Level
@@ -38,10 +38,18 @@ LOOK_S = 0.2
     "--force", is_flag=True, help="Send by NICs on which queue pairs send, too: it costs them bandwidth."
 )
 @click.option("--cap", default="0bit", metavar="RATE", help="No flow exceeds this, such as 40gbit.")
+@why_option
 @judging
 @manager_option
 def run(
-    *, hosts: tuple[str, ...], level: Level, force: bool, cap: str, judged: Judged, url: str | None
+    *,
+    hosts: tuple[str, ...],
+    level: Level,
+    force: bool,
+    cap: str,
+    why: str | None,
+    judged: Judged,
+    url: str | None,
 ) -> None:
     """Have hosts tell their facts, and hold these against what is expected of them.
 
@@ -50,7 +58,7 @@ def run(
     """
     client = ManagerClient(url)
     asked = {"level": level, "hosts": list(hosts), "force": force, "cap_bps": parse_rate(cap)}
-    number = client.put("/v1/audit", asked)["number"]
+    number = client.put("/v1/audit", asked, why=why)["number"]
     _wait(client, number)
     _show(client.get("/v1/audit", {"number": number}), judged)
 

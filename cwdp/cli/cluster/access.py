@@ -13,7 +13,7 @@ from rich.text import Text
 from cwdp.cli import tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.credentials import times_line
-from cwdp.cli.reading import manager_option, reading, show
+from cwdp.cli.reading import manager_option, reading, show, why_option
 from cwdp.cli.times import shown_time
 from cwdp.errors import ConfigError
 from cwdp.shared.identity.credential import write_secret
@@ -36,10 +36,11 @@ _days_option = click.option(
 @click.argument("name")
 @_role_option
 @_days_option
+@why_option
 @manager_option
-def token(name: str, role: str, days: float, url: str | None) -> None:
+def token(name: str, role: str, days: float, *, why: str | None, url: str | None) -> None:
     """Print a token by which NAME, a person or a program, may ask managers by TCP. It is shown this once."""
-    answer = ManagerClient(url).put("/v1/access", {"name": name, "role": role, "days": days})
+    answer = ManagerClient(url).put("/v1/access", {"name": name, "role": role, "days": days}, why=why)
     click.echo(answer["token"])
 
 
@@ -50,8 +51,11 @@ def token(name: str, role: str, days: float, url: str | None) -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="The file to write; NAME.pem unless given."
 )
+@why_option
 @manager_option
-def certificate(name: str, role: str, days: float, out: Path | None, url: str | None) -> None:
+def certificate(
+    name: str, role: str, days: float, out: Path | None, *, why: str | None, url: str | None
+) -> None:
     """Make a key here, and write it with a certificate by which NAME may ask managers by TCP."""
     path = out or Path(f"{name}.pem")
     if path.exists():
@@ -61,7 +65,7 @@ def certificate(name: str, role: str, days: float, out: Path | None, url: str | 
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     wanted = {"name": name, "role": role, "days": days, "public_key": public.decode()}
-    answer = ManagerClient(url).put("/v1/access", wanted)
+    answer = ManagerClient(url).put("/v1/access", wanted, why=why)
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -80,10 +84,11 @@ def access(url: str | None, as_json: bool, watch: float | None) -> None:
 
 @click.command("revoke-access")
 @click.argument("name")
+@why_option
 @manager_option
-def revoke_access(name: str, url: str | None) -> None:
+def revoke_access(name: str, why: str | None, url: str | None) -> None:
     """Let the token or certificate of NAME count no more, at every manager."""
-    answer = ManagerClient(url).delete("/v1/access", {"name": name})
+    answer = ManagerClient(url).delete("/v1/access", {"name": name}, why=why)
     click.echo(f"the {answer['kind']} of {name} counts no more")
 
 

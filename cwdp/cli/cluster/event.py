@@ -1,6 +1,8 @@
 """`cwdp event`: what happened to links, paths, clocks and agents."""
 
+from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -11,6 +13,10 @@ from cwdp.cli import tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.reading import reading, show
 from cwdp.cli.times import TIME
+from cwdp.shared.bus.messages import nic_id
+
+TCP = "tcp:"
+"""Before the address where a TCP connection is meant; its number is its two ports."""
 
 EVENT_STYLES = {
     "path_down": "red",
@@ -47,10 +53,46 @@ def event(
     if kinds:
         query["kind"] = ",".join(kind.replace(" ", "_") for kind in kinds)
     query |= {key: str(time_s) for key, time_s in (("since", since), ("until", until)) if time_s is not None}
-    show(lambda: client.get("/v1/events", query), _table, as_json=as_json, watch_s=watch)
+    show(
+        lambda: client.get("/v1/events", query),
+        partial(_table, lists_moves=bool(kinds)),
+        as_json=as_json,
+        watch_s=watch,
+    )
 
 
-def _table(answer: Any) -> RenderableType:
+def _lines(row: Any, *, lists_moves: bool) -> Iterator[str]:
+    """What an event says, what a change was for, and the queue pairs that were moved, each with before and after."""
+    yield row["detail"] + (f"; why: {row['why']}" if row.get("why") else "")
+    moves = row.get("moves") if lists_moves else None
+    if not moves:
+        return
+    for move in moves["listed"]:
+        before, after = _way(move, "before_"), _way(move, "")
+        yield f"{_queue_pair(move)}: {before} -> {after}: {move['why']}"
+    rest = moves["count"] - len(moves["listed"])
+    if rest:
+        yield f"and {rest} more"
+
+
+def _queue_pair(move: Any) -> str:
+    src, dst, number = nic_id(move["host"], move["nic"]), move["dst_addr"], move["qpn"]
+    if dst.startswith(TCP):
+        return f"{src}:{number >> 16} > {dst.removeprefix(TCP)}:{number & 0xFFFF}"
+    return f"{src} > {dst} QPN {number}"
+
+
+def _way(move: Any, when: str) -> str:
+    """Ports, and the switches that only this one of its two ways crosses."""
+    sport, backup = move[f"{when}sport"], move[f"{when}backup_sport"]
+    others = move["switches" if when else "before_switches"]
+    over = [switch for switch in move[f"{when}switches"] if switch not in others]
+    shown = "its own port" if sport is None else f"{sport}"
+    shown += f" over {' '.join(over)}" if over else ""
+    return shown + (f", backup {backup}" if backup is not None else "")
+
+
+def _table(answer: Any, *, lists_moves: bool) -> RenderableType:
     """One row per event, the oldest first, at the local time of who asks."""
     table = tables.new_table("time", "host", "NIC", "event", "what")
     for row in answer["events"]:
@@ -60,7 +102,7 @@ def _table(answer: Any) -> RenderableType:
             row["host"],
             row["nic"] or tables.NONE,
             Text(row["kind"].replace("_", " "), EVENT_STYLES.get(row["kind"], "")),
-            row["detail"],
+            Text("\n".join(_lines(row, lists_moves=lists_moves))),
         )
     notes = []
     if answer.get("incomplete"):

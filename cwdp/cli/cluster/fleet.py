@@ -10,7 +10,7 @@ from rich.table import Table
 from cwdp.cli import tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.cluster import access
-from cwdp.cli.reading import manager_option, reading, show
+from cwdp.cli.reading import manager_option, reading, show, why_option
 from cwdp.cli.times import shown_time
 from cwdp.errors import ConfigError, IdentityError
 from manager.bus.server_config import Cluster, write_config
@@ -84,19 +84,22 @@ def server(
 @click.argument("host")
 @click.option("--bus", metavar="URL", help="Where the host reaches the bus, if not as the manager does.")
 @click.option("--hours", type=float, default=24.0, show_default=True, help="How long the token is good.")
+@why_option
 @manager_option
-def invite(host: str, bus: str | None, hours: float, url: str | None) -> None:
+def invite(host: str, bus: str | None, hours: float, *, why: str | None, url: str | None) -> None:
     """Print a token by which HOST may join, once: `cwdp agent join TOKEN`."""
-    answer = ManagerClient(url).put("/v1/credential", {"host": host, "bus": bus, "hours": hours})
+    wanted = {"host": host, "bus": bus, "hours": hours}
+    answer = ManagerClient(url).put("/v1/credential", wanted, why=why)
     click.echo(answer["token"])
 
 
 @fleet.command()
 @click.argument("host")
+@why_option
 @manager_option
-def revoke(host: str, url: str | None) -> None:
+def revoke(host: str, why: str | None, url: str | None) -> None:
     """Let HOST onto the bus no more, at once, nor join. Its packets flow on as they did last."""
-    answer = ManagerClient(url).delete("/v1/credential", {"host": host})
+    answer = ManagerClient(url).delete("/v1/credential", {"host": host}, why=why)
     if not answer["keys"]:
         click.echo(f"{host} may not join: its token counts no more")
         return
@@ -105,10 +108,11 @@ def revoke(host: str, url: str | None) -> None:
 
 
 @fleet.command("rotate-keys")
+@why_option
 @manager_option
-def rotate_keys(url: str | None) -> None:
+def rotate_keys(why: str | None, url: str | None) -> None:
     """Replace the key that probes are signed with, without losing one; `cwdp event` tells when it is done."""
-    answer = ManagerClient(url).put("/v1/credential/keys", {})
+    answer = ManagerClient(url).put("/v1/credential/keys", {}, why=why)
     click.echo(f"a new key is on its way to {answer['hosts']} hosts")
 
 

@@ -2,6 +2,7 @@
 
 import click
 
+from cwdp.errors import ConfigError
 from cwdp.shared.bus.messages import nic_id
 
 host_option = click.option(
@@ -14,6 +15,16 @@ manager_option = click.option(
     metavar="URL",
     help="With --host: unix:///PATH or https://HOST:PORT; else the only manager on this host.",
 )
+
+
+def require_host(host: str | None, why: str | None) -> None:
+    """Let a reason through only where the manager is told, as nobody keeps what is done here by hand.
+
+    Raises:
+        ConfigError: it is given without a host.
+    """
+    if why is not None and host is None:
+        raise ConfigError("--why is kept by the manager", "give --host too, or leave --why out")
 
 
 def place(host: str | None, ifname: str) -> str:

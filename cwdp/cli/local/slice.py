@@ -13,8 +13,9 @@ from rich.table import Table
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.local.loaded import require_loaded
-from cwdp.cli.local.params import host_option, manager_option, place
+from cwdp.cli.local.params import host_option, manager_option, place, require_host
 from cwdp.cli.output import emit
+from cwdp.cli.reading import why_option
 from cwdp.dataplane.kernel.interface import ifindex_of
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.pinned import tree
@@ -41,16 +42,20 @@ def slice_() -> None:
     "--link-rate", metavar="RATE", help="Of the link, in place of the file's and of what the driver says."
 )
 @host_option
+@why_option
 @manager_option
-def apply(file: Path, dev: str, link_rate: str | None, host: str | None, url: str | None) -> None:
+def apply(
+    file: Path, dev: str, link_rate: str | None, *, host: str | None, why: str | None, url: str | None
+) -> None:
     """Have exactly the slices of FILE (TOML, or JSON by its name) on an interface."""
+    require_host(host, why)
     wanted = read_document(file, SliceSet)
     if link_rate is not None:
         wanted = msgspec.structs.replace(wanted, link_rate=link_rate)
     count = f"{len(wanted.slice)} slice{'' if len(wanted.slice) == 1 else 's'}"
     if host is not None:
         override = {"host": host, "nic": dev, "wanted": msgspec.to_builtins(wanted)}
-        ManagerClient(url).put("/v1/slice", override)
+        ManagerClient(url).put("/v1/slice", override, why=why)
         click.echo(f"{place(host, dev)}: {count} wanted; what the host refuses becomes an event")
         return
     ifindex_of(dev)
@@ -66,11 +71,13 @@ def apply(file: Path, dev: str, link_rate: str | None, host: str | None, url: st
 @slice_.command()
 @dev_option
 @host_option
+@why_option
 @manager_option
-def delete(dev: str, host: str | None, url: str | None) -> None:
+def delete(dev: str, host: str | None, why: str | None, url: str | None) -> None:
     """Have no slices on an interface any more."""
+    require_host(host, why)
     if host is not None:
-        ManagerClient(url).delete("/v1/slice", {"host": host, "nic": dev})
+        ManagerClient(url).delete("/v1/slice", {"host": host, "nic": dev}, why=why)
         click.echo(f"{place(host, dev)}: no slices wanted any more")
         return
     ifindex_of(dev)

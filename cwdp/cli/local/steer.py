@@ -12,9 +12,10 @@ from rich.text import Text
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.local.loaded import require_loaded
-from cwdp.cli.local.params import host_option, manager_option, place
+from cwdp.cli.local.params import host_option, manager_option, place, require_host
 from cwdp.cli.local.steer_tcp import tcp
 from cwdp.cli.output import emit
+from cwdp.cli.reading import why_option
 from cwdp.dataplane.kernel.interface import ifindex_of
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.pinned import tree
@@ -57,17 +58,28 @@ steer.add_command(tcp)
 @click.option("--backup", "backup_sport", type=int, help="Source port to take while that path is dead.")
 @click.option("--flow-label", is_flag=True, help="IPv6: have the flow label follow the source port.")
 @host_option
+@why_option
 @manager_option
-def set_(dev: str, dst: str, qpn: int, host: str | None, url: str | None, **wanted_fields: Any) -> None:
+def set_(
+    dev: str,
+    dst: str,
+    qpn: int,
+    *,
+    host: str | None,
+    why: str | None,
+    url: str | None,
+    **wanted_fields: Any,
+) -> None:
     """Steer a queue pair, or move it to another path."""
+    require_host(host, why)
     key, sport, backup = QpKey(parse_address(dst), qpn), wanted_fields["sport"], wanted_fields["backup_sport"]
     if host is not None and 0 < sport <= LID_MAX:
-        ManagerClient(url).put("/v1/steer", {**_name(host, dev, key), **wanted_fields})
+        ManagerClient(url).put("/v1/steer", {**_name(host, dev, key), **wanted_fields}, why=why)
         click.echo(f"{place(host, dev)}: {key.dst} QPN {key.qpn} takes the path to LID {sport}")
         return
     wanted = Steer(**wanted_fields)
     if host is not None:
-        ManagerClient(url).put("/v1/steer", {**_name(host, dev, key), **wanted_fields})
+        ManagerClient(url).put("/v1/steer", {**_name(host, dev, key), **wanted_fields}, why=why)
     else:
         ifindex_of(dev)
         with _changing(dev) as steering:
@@ -82,12 +94,14 @@ def set_(dev: str, dst: str, qpn: int, host: str | None, url: str | None, **want
 @dst_option
 @qpn_option
 @host_option
+@why_option
 @manager_option
-def unset(dev: str, dst: str, qpn: int, host: str | None, url: str | None) -> None:
+def unset(dev: str, dst: str, qpn: int, *, host: str | None, why: str | None, url: str | None) -> None:
     """Let a queue pair go where its own source port leads."""
+    require_host(host, why)
     key = QpKey(parse_address(dst), qpn)
     if host is not None:
-        ManagerClient(url).delete("/v1/steer", _name(host, dev, key))
+        ManagerClient(url).delete("/v1/steer", _name(host, dev, key), why=why)
     else:
         with _changing(dev) as steering:
             steering.unset(key)

@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from cwdp.cli.client import ManagerClient
-from cwdp.cli.reading import manager_option
+from cwdp.cli.reading import manager_option, why_option
 from cwdp.shared.bus.messages import nic_id
 
 PATH = "/v1/steer/tcp"
@@ -39,21 +39,23 @@ def tcp() -> None:
     type=int,
     help="Of its backup; else of one over the links of --backup.",
 )
+@why_option
 @manager_option
-def set_(words: tuple[str, ...], url: str | None, **wanted: int | None) -> None:
+def set_(words: tuple[str, ...], why: str | None, url: str | None, **wanted: int | None) -> None:
     """Steer a connection at both its ends, or move it; the planner leaves it alone from then on."""
-    told = ManagerClient(url).put(PATH, {"connection": " ".join(words), **wanted})
+    told = ManagerClient(url).put(PATH, {"connection": " ".join(words), **wanted}, why=why)
     near, far = told["near"], told["far"]
     click.echo(f"{_name(near)} - {_name(far)} leaves from {_path(near)}; comes back from {_path(far)}")
 
 
 @tcp.command()
 @connection_argument
+@why_option
 @manager_option
-def unset(words: tuple[str, ...], url: str | None) -> None:
+def unset(words: tuple[str, ...], why: str | None, url: str | None) -> None:
     """Leave a connection to the planner again."""
     name = " ".join(words)
-    ManagerClient(url).delete(PATH, {"connection": name})
+    ManagerClient(url).delete(PATH, {"connection": name}, why=why)
     click.echo(f"{name} is left to the planner")
 
 

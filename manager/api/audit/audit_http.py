@@ -57,7 +57,7 @@ class AuditHttp:
     async def _begin(self, request: web.Request) -> web.Response:
         asked = _asked_for(await request.read())
         await self._audits.shared.known()
-        progress = self._audits.begin(asked, request[CALLER].name)
+        progress = self._audits.begin(asked, request[CALLER].name, request[CALLER].why)
         return web.json_response(audit_views.progress(progress))
 
     async def _shown(self, request: web.Request) -> web.Response:

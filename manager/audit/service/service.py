@@ -17,6 +17,7 @@ from cwdp.shared.audit.facts import HostFacts
 from cwdp.shared.bus.audits import AuditReport, FlowReport
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import down
+from cwdp.shared.rates import format_rate
 from cwdp.shared.tasks import first_end
 from manager.audit.checks.loading import load_checks
 from manager.audit.checks.model import Checks
@@ -128,12 +129,13 @@ class Audits:
         """
         return load_checks(sorted(self._checks_folder.glob("*.toml")))
 
-    def begin(self, asked: Asked, by: str) -> Progress:
+    def begin(self, asked: Asked, by: str, why: str | None = None) -> Progress:
         """Have hosts audited.
 
         Args:
             asked: which, and how far to go.
             by: who wants it.
+            why: what for, where they said.
 
         Raises:
             ConfigError: what is asked for does not go together.
@@ -159,6 +161,10 @@ class Audits:
         number = max([*self.files.numbers(), latest, self.shared.last_number]) + 1
         running = Running(_order(number, "facts"), hosts, time.monotonic())
         self._under_way = _UnderWay(number, asked, by, time.time(), checks, running.hosts, running)
+        what = (
+            f"audit {number} ({asked.level}) of {len(hosts)} host{'s' * (len(hosts) != 1)}{_sending(asked)}"
+        )
+        self._state.note(FLEET, "audit_started", f"by {by}: {what}", why=why)
         return _progress(self._under_way)
 
     def progress(self) -> Progress | None:
@@ -280,6 +286,12 @@ class Audits:
 def _order(number: int, stage: Stage) -> int:
     """The number of an audit's orders: hosts are asked twice where they walk."""
     return 2 * number + (stage == "walks")
+
+
+def _sending(asked: Asked) -> str:
+    """How an audit's flows are to be sent, where that was said."""
+    forced = ", on NICs that are in use too" if asked.force else ""
+    return forced + (f", each flow of at most {format_rate(asked.cap_bps)}" if asked.cap_bps else "")
 
 
 def _in_short(finished: Finished, trouble: str) -> str:

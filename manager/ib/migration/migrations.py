@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from cwdp.shared.verbs import MigrationReport
 from manager.config import PlannerSettings
 from manager.faults.finding import Findings
+from manager.hosts.happening import MOST_LISTED, Move, Moves
 from manager.ib.migration.attempts import ANSWER_S, ORDER_S, Attempt, Attempts, Why
 from manager.ib.migration.connections import Connections, Key
 from manager.ib.migration.deciding import STATES, At, Look, Wish
@@ -75,8 +76,8 @@ _NS_PER_S = 1_000_000_000
 class Note(Protocol):
     """Keeps an event."""
 
-    def __call__(self, host: str, kind: str, detail: str) -> None:
-        """Of a host, or of the fleet."""
+    def __call__(self, host: str, kind: str, detail: str, *, moves: Moves | None = None) -> None:
+        """Of a host, or of the fleet; with the queue pairs that were moved."""
 
 
 @dataclass
@@ -327,21 +328,38 @@ class IbMigrations:
         for why in _ORDER:
             done = [each for each, outcome in over if outcome == why]
             if done:
-                self._note_all("qp_migrated", done, _SHOWN[why])
-        failed = [each for each, outcome in over if outcome not in _ORDER]
+                self._note_all("migrated", [(each, _SHOWN[why]) for each in done], _SHOWN[why])
+        failed = [(each, outcome.replace("_", " ")) for each, outcome in over if outcome not in _ORDER]
         if failed:
-            counts = Counter(outcome for _, outcome in over if outcome not in _ORDER)
-            reasons = ", ".join(
-                f"{count} {reason.replace('_', ' ')}" for reason, count in counts.most_common()
-            )
-            self._note_all("qp_not_migrated", failed, reasons)
+            counts = Counter(reason for _, reason in failed)
+            reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+            self._note_all("not_migrated", failed, reasons)
 
-    def _note_all(self, kind: str, attempts: Sequence[Attempt], why: str) -> None:
-        hosts = sorted({end.host for each in attempts for end in each.connection.ends})
+    def _note_all(self, what: str, attempts: Sequence[tuple[Attempt, str]], why: str) -> None:
+        hosts = sorted({end.host for each, _ in attempts for end in each.connection.ends})
         rest = len(hosts) - _NAMED_HOSTS
         some = ", ".join(hosts[:_NAMED_HOSTS]) + (f" and {rest} more" if rest > 0 else "")
         count = f"{len(attempts)} connection{'s' * (len(attempts) != 1)}"
-        self._note("fleet", kind, f"{count} of {some}: {why}")
+        listed = [_move(each, what, reason) for each, reason in attempts[:MOST_LISTED]]
+        moves = Moves(count=len(attempts), listed=listed)
+        self._note("fleet", f"qp_{what}", f"{count} of {some}: {why}", moves=moves)
+
+
+def _move(attempt: Attempt, what: str, why: str) -> Move:
+    """What an event lists of one, by the end that comes first."""
+    end = attempt.connection.ends[0]
+    host, nic, dst_addr, qpn = end.name
+    return Move(
+        host=host,
+        nic=nic,
+        dst_addr=dst_addr,
+        qpn=qpn,
+        what=what,
+        sport=end.there.end.lids.lid + attempt.number,
+        backup_sport=None,
+        before_sport=end.qp.sport,
+        why=why,
+    )
 
 
 def _rests(memory: _Memory, wish: Wish, now_s: float) -> bool:

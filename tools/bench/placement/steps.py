@@ -61,7 +61,7 @@ class _Fleet:
         self._sent = np.zeros(len(self._rows))
         self._rate_bps = NIC_BPS / (FAR_ENDS * TO_ONE_END)
         self._store, members = QueuePairStore(), Members()
-        self.planner = Planner(members, self._store, PlannerSettings(), lambda *_: None)
+        self.planner = Planner(members, self._store, PlannerSettings(), _tell_nobody)
         for nic in range(nics):
             members.hear(hello_of(_host(nic), [_nic(nic)], desired_version=0), self._now_s)
             self.planner.hear_steering(SteerReport(host=_host(nic), managed=[], by_hand=[]), self._now_s)
@@ -152,6 +152,10 @@ def _calm(routes: Routes) -> LinkLoads:
         stands=np.zeros(count, bool),
         loss=np.zeros(count),
     )
+
+
+def _tell_nobody(*_said: object, **_more: object) -> None:
+    """Nobody listens."""
 
 
 def _host(nic: int) -> str:

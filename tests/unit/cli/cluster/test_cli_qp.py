@@ -160,6 +160,41 @@ def test_events(client: type[Answering]) -> None:
     assert client.asked == [("/v1/events", asked)]
 
 
+MOVE = {
+    "host": "h1",
+    "nic": "nic0",
+    "dst_addr": "10.2.0.1",
+    "qpn": 4711,
+    "what": "moved",
+    "sport": 50_001,
+    "backup_sport": 50_002,
+    "switches": ["l1", "s2", "l2"],
+    "before_sport": 50_003,
+    "before_backup_sport": None,
+    "before_switches": ["l1", "s1", "l2"],
+    "why": "l1 > s1 was wanted for 142% of what it carries, now 94%",
+}
+
+
+def test_changes_with_why_before_and_after(client: type[Answering]) -> None:
+    by_hand = EVENT | {"kind": "steer_set", "detail": "by alice: this", "why": "[b]s1[/b] is mended"}
+    connection = MOVE | {"dst_addr": "tcp:10.2.0.2", "qpn": 41_556 << 16 | 5201, "before_sport": None}
+    moved = EVENT | {
+        "kind": "qp_moved",
+        "detail": "9 queue pairs",
+        "moves": {"count": 9, "listed": [MOVE, connection]},
+    }
+    client.answer = {"events": [by_hand, moved], "more": False}
+    result = CliRunner().invoke(main, ["event", "--kind", "change"], env={"COLUMNS": "300"})
+    assert "by alice: this; why: [b]s1[/b] is mended" in result.stdout
+    ports = "50003 over s1 -> 50001 over s2, backup 50002"
+    assert f"h1/nic0 > 10.2.0.1 QPN 4711: {ports}: l1 > s1 was wanted for 142%" in result.stdout
+    assert "h1/nic0:41556 > 10.2.0.2:5201: its own port over s1 -> 50001" in result.stdout
+    assert "and 7 more" in result.stdout
+    assert "4711" not in _run("event")
+    assert max(map(len, _run("event", "--kind", "change").splitlines())) <= 80
+
+
 @pytest.mark.parametrize("since", ["", "5", "h", "-1h", "5 h", "5y", "25:00", "2026-13-01"])
 def test_a_time_of_another_form(since: str) -> None:
     result = CliRunner().invoke(main, ["event", "--since", since])

@@ -30,14 +30,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
         def __init__(self, url: str | None) -> None:
             assert url == "unix:///x"
 
-        def put(self, path: str, document: Any) -> Any:
-            asked.append(("put", path, document))
+        def put(self, path: str, document: Any, *, why: str | None) -> Any:
+            asked.append(("put", path, document | ({} if why is None else {"why": why})))
             if document["sport"] == 1:
                 raise ManagerError("the manager refused: no", "do this")
             return {"near": NEAR, "far": FAR}
 
-        def delete(self, path: str, query: Any) -> Any:
-            asked.append(("delete", path, query))
+        def delete(self, path: str, query: Any, *, why: str | None) -> Any:
+            asked.append(("delete", path, query | ({} if why is None else {"why": why})))
             return {}
 
     monkeypatch.setattr(steer_tcp, "ManagerClient", Client)
@@ -69,6 +69,21 @@ def test_a_connection_is_steered_and_released(
         ("put", "/v1/steer/tcp", wanted),
         ("delete", "/v1/steer/tcp", {"connection": NAME}),
     ]
+
+
+def test_what_a_change_is_for_goes_with_it(asked: list[tuple[str, str, Any]]) -> None:
+    assert run("set", NAME, "--sport", "50001", "--why", " s1 is being mended ")[0] == 0
+    assert run("unset", NAME, "--why", "s1 is well")[0] == 0
+    assert [each["why"] for _, _, each in asked] == ["s1 is being mended", "s1 is well"]
+
+
+@pytest.mark.parametrize("why", ["x" * 201, "two\nlines", "\x1b[31mred"], ids=["long", "lines", "escape"])
+def test_what_cannot_be_kept_is_refused_before_anybody_is_asked(
+    asked: list[tuple[str, str, Any]], why: str
+) -> None:
+    status, output = run("set", NAME, "--sport", "50001", "--why", why)
+    assert (status, asked) == (2, [])
+    assert "why" in output
 
 
 def test_what_a_manager_refuses_is_said_with_the_next_step(asked: list[tuple[str, str, Any]]) -> None:

@@ -87,3 +87,13 @@ def test_connections_are_listed_with_what_they_do(manager: dict[str, Any]) -> No
     manager["rows"] = []
     assert [line.rstrip() for line in run("--dev", "nic0").splitlines()[1:]] == lines
     assert run("--dev", "nic1") == "nothing of h1 is to be steered\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["set", "--sport", "50000"], ["unset"]], ids=lambda command: str(command[0])
+)
+def test_a_reason_is_nobodys_to_keep_without_a_manager(command: list[str]) -> None:
+    told = ["--dev", "nic0", "--dst", "10.2.0.1", "--qpn", "7", "--why", "to see"]
+    result = CliRunner().invoke(main, ["steer", *command, *told])
+    assert result.exit_code == 2
+    assert "give --host too" in result.stderr

@@ -45,6 +45,7 @@ ASKED: tuple[tuple[str, str, Any, str], ...] = (
     ("PUT", "/v1/credential/keys", None, "administrator"),
     ("GET", "/v1/access", None, "administrator"),
     ("PUT", "/v1/access", NEW, "administrator"),
+    ("PUT", "/v1/audit", {"level": "none"}, "operator"),
     ("DELETE", "/v1/access?name=carol", None, "administrator"),
 )
 
@@ -121,6 +122,57 @@ def test_a_change_bears_the_name_of_who_made_it(
         events = answer.told["events"]
         told = {(each["kind"], each["detail"].partition(":")[0]) for each in events}
     assert token.told["token"] not in json.dumps(events)
+
+
+CHANGED = [asked for asked in ASKED if asked[0] in ("PUT", "DELETE")]
+
+
+@pytest.mark.parametrize("why", ["x" * 201, "two%0Alines", "%1B[31m"], ids=["long", "lines", "escape"])
+def test_why_that_cannot_be_kept_is_refused_by_every_route_that_changes_something(
+    served: ServedManager, shown: dict[tuple[str, str], Any], why: str
+) -> None:
+    before = len(served.manager.state.events)
+    for method, path, body, _ in CHANGED:
+        asked = f"{path}{'&' if '?' in path else '?'}why={why}"
+        answer = served.ask(method, asked, body=body, token=shown["token", "administrator"])
+        assert (answer.status, answer.told["error"][:4]) == (400, "why "), (method, path)
+    assert len(served.manager.state.events) == before
+
+
+def test_why_is_kept_with_whatever_is_changed(
+    served: ServedManager, shown: dict[tuple[str, str], Any]
+) -> None:
+    slices = {
+        "host": "h0",
+        "nic": "eth0",
+        "wanted": {"slice": [{"name": "a", "guaranteed": "1mbit", "match": [{"qpn": 7}]}]},
+    }
+    asked: list[tuple[str, str, Any, str]] = [
+        ("PUT", "/v1/steer", STEERED, "steer_set"),
+        ("DELETE", "/v1/steer?host=h0&nic=eth0&dst=10.0.0.9&qpn=7", None, "steer_withdrawn"),
+        ("PUT", "/v1/slice", slices, "slice_set"),
+        ("DELETE", "/v1/slice?host=h0&nic=eth0", None, "slice_withdrawn"),
+        ("PUT", "/v1/access", {**NEW, "name": "erin"}, "access_granted"),
+        ("DELETE", "/v1/access?name=erin", None, "access_revoked"),
+        ("PUT", "/v1/credential", {"host": "h7"}, "host_invited"),
+        ("DELETE", "/v1/credential?host=h7", None, "host_revoked"),
+        ("PUT", "/v1/credential/keys", None, "keys_rotating"),
+        ("PUT", "/v1/audit", {}, "audit_started"),
+    ]
+    token = shown["token", "administrator"]
+    for method, path, body, kind in asked:
+        with_why = f"{path}{'&' if '?' in path else '?'}why=for+{kind}"
+        answer = served.ask(method, with_why, body=body, token=token)
+        assert answer.status == 200, (path, answer)
+    wanted = {(kind, f"for {kind}") for _, _, _, kind in asked}
+    deadline, told = time.monotonic() + WAIT_S, set()
+    while not wanted <= told:
+        assert time.monotonic() < deadline, wanted - told
+        events = served.ask("GET", "/v1/events?kind=change&limit=1000", token=token).told["events"]
+        told = {(each["kind"], each["why"]) for each in events}
+        assert all(
+            each["detail"].startswith("by t-administrator (token): ") for each in events if each["why"]
+        )
 
 
 def _of_another_fleet() -> str:

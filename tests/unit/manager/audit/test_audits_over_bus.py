@@ -22,6 +22,7 @@ from manager.audit.service import running as rules
 from manager.audit.service.throughput import Throughput
 from manager.config import ManagerConfig
 from manager.faults.finding import Finding, Subject
+from manager.history.queries import CHANGES
 from manager.ib import subnets as known_subnets
 from manager.service import Manager
 from tests.unit.manager.audit.answering import AnsweringHost, ask
@@ -77,8 +78,15 @@ async def test_a_uniform_fleet_passes(tmp_path: Path) -> None:
     config = _config(tmp_path)
     told = facts_of_fleet(HOSTS, 1, ["h100"])
     async with _fleet(config, told) as (manager, _):
-        done = await _cwdp(config, "run")
+        done = await _cwdp(config, "run", "--why", "before the great run")
         assert (done.exit_code, done.stdout.count("\n")) == (0, 2), done.output
+        (started,) = [event for event in manager.state.events if event.kind == "audit_started"]
+        assert started.detail.endswith(f": audit 1 (facts) of {HOSTS} hosts")
+        assert (started.detail[:3], started.why, started.kind in CHANGES) == (
+            "by ",
+            "before the great run",
+            True,
+        )
         assert f"{HOSTS} hosts" in done.stdout
         answer = json.loads((await _cwdp(config, "show", "--json")).stdout)
         assert (answer["number"], answer["audit"]["results"], len(answer["hosts"])) == (1, [], HOSTS)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from manager.fabric.routes import DirectedLink, Routes
-from manager.faults.dead_links import avoided
+from manager.faults.dead_links import avoided, kinds
 from manager.faults.finding import Finding, Findings, cable
 
 
@@ -77,3 +77,10 @@ def test_links_that_cannot_be_told_apart_are_left_together_or_not_at_all() -> No
     findings.current[1].also = (cable(DirectedLink("s0", "l1")),)
     assert over(findings, fabric(2, 1)) == set()
     assert over(findings, fabric(2, 2)) == both("l0", "s0") | both("l1", "s0")
+
+
+def test_what_is_wrong_with_a_link_is_told_for_those_that_are_not_used() -> None:
+    assert kinds(found(("l0", "s0", 0.01))) == dict.fromkeys(both("l0", "s0"), "is found lossy")
+    assert kinds(found(("l0", "s0", 0.0), kind="bit_errors")) == {}
+    assert set(kinds(found(("l0", "s0", 0.9), kind="bit_errors")).values()) == {"is found bit errors"}
+    assert set(kinds(found(("l0", "s0", 1.0), kind="silent")).values()) == {"is found silent"}

@@ -349,7 +349,7 @@ async def test_what_the_manager_answers_of_the_past(tmp_path: Path) -> None:
 def _ask(socket: str, override: SteerOverride) -> None:
     client = ManagerClient(f"unix://{socket}")
     fields = {"host": "h1", "nic": "eth0", "dst": override.dst, "qpn": 7, "sport": 50_000}
-    client.put("/v1/steer", fields)
+    client.put("/v1/steer", fields, why="Zoë mends s1: #7 & 50 %")
     client.delete("/v1/steer", {"host": "h1", "nic": "eth0", "dst": override.dst, "qpn": 7})
     changes = client.get("/v1/history", {"what": "override"})["rows"]
     assert [(row["what"], row["action"], row["wanted"]["qpn"]) for row in changes] == [
@@ -361,6 +361,14 @@ def _ask(socket: str, override: SteerOverride) -> None:
         assert [event["kind"] for event in events] == ["steer_set", "steer_withdrawn"]
     user = pwd.getpwuid(os.geteuid()).pw_name
     assert events[0]["detail"] == f"by {user}: 10.0.0.1 QPN 7 leaves from 50000; before: nothing"
+    assert [event["why"] for event in events] == [
+        "Zoë mends s1: #7 & 50 %",
+        None,
+    ]
+    assert [(row["author"], row["why"], row["before"] is None) for row in changes] == [
+        (user, "Zoë mends s1: #7 & 50 %", True),
+        (user, None, False),
+    ]
     assert client.get("/v1/events", {"kind": "change", "since": "-60", "limit": 1}) == {
         "events": events[1:],
         "more": True,

@@ -24,13 +24,17 @@ class Leader:
             self.bus,
             pod,
             leads=lambda: self.leads,
-            note=lambda host, kind, _: self.notes.append((host, kind)),
+            note=self._note,
             keys=ProbeKeys(path / "probe_keys.json"),
             hosts=lambda: (),
             may_go_on=lambda: True,
             put_out=self.bus.documents.remove,
         )
         self.credentials.listen()
+
+    def _note(self, host: str, kind: str, _detail: str, *, why: str | None = None) -> None:
+        assert why is None
+        self.notes.append((host, kind))
 
     async def __aenter__(self) -> Self:
         self.bus.start()

@@ -10,6 +10,7 @@ from planner_world import FIRST_PORT, PORTS, World
 from cwdp.shared.bus.messages import SteerQp, SteerReport
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, Routes
+from manager.hosts.happening import MOST_LISTED, Move
 
 
 def _contention(seed: int, *, spines: int = 4, slow: float = 1.0, per_leaf: int = 4, **more: object) -> World:
@@ -220,6 +221,40 @@ def test_every_step_is_told_once_with_its_reason() -> None:
     assert all(len(detail) <= 200 for _, _, detail in world.events)
 
 
+def test_each_queue_pair_is_told_with_before_and_after_and_why() -> None:
+    world = _contention(7)
+    kept: list[Move] = []
+    world.planner.on_moves = [kept.extend]
+    ports = {(f"h{qp.src}", world.address(qp.dst), qp.qpn): qp.sport for qp in world.qps}
+    world.run(5.0)
+    world.cut(1, 2)
+    world.run(1.0)
+    world.localised = set(world.dead)
+    world.run(1.0)
+    for move in kept:
+        name = move.host, move.dst_addr, move.qpn
+        assert move.before_sport == ports[name]
+        assert move.sport is not None
+        ports[name] = move.sport
+        src, dst = move.switches[0], move.switches[-1]
+        assert [src, dst] == [move.before_switches[0], move.before_switches[-1]]
+        if move.what == "backed_up":
+            assert (move.sport, move.switches) == (move.before_sport, move.before_switches)
+            assert move.why == "it had no backup" or "its backup" in move.why or "this backup" in move.why
+        else:
+            assert move.switches != move.before_switches
+            assert move.why.startswith(f"{src} > {move.before_switches[1]} ") or f" > {dst} " in move.why
+    whys = {what: {move.why for move in kept if move.what == what} for what in ("moved", "rerouted")}
+    assert all("of what it carries, now" in why for why in whys["moved"])
+    assert whys["rerouted"]
+    assert all(why.endswith(" was given up by hosts") for why in whys["rerouted"])
+    assert all("l1 > s2" in why or "s2 > l1" in why for why in whys["rerouted"])
+    listed = [move for moves in world.told_moves for move in moves.listed]
+    assert all(move in kept for move in listed)
+    assert sum(moves.count for moves in world.told_moves) == len(kept)
+    assert all(len(moves.listed) == min(moves.count, MOST_LISTED) for moves in world.told_moves)
+
+
 def test_idle_queue_pairs_are_let_go() -> None:
     world = _contention(1)
     world.run(2.0)
@@ -228,6 +263,10 @@ def test_idle_queue_pairs_are_let_go() -> None:
     world.run(40.0)
     assert world.planner.planned == {}
     assert world.events[-1][1] == "qp_released"
+    (released, *_) = world.told_moves[-1].listed
+    assert (released.sport, released.backup_sport, released.switches) == (None, None, [])
+    assert released.before_sport is not None
+    assert released.why == "it has not sent for a while"
 
 
 def _steered(world: World) -> dict[str, list[SteerQp]]:

@@ -83,7 +83,7 @@ const EVENT = [
   { name: "time", show: (row) => html`<a href=${href("fleet", {}, row.time_s.toFixed(1))} title="the fabric then">${wholeStamp(row.time_s)}</a>`, value: (row) => row.time_s },
   { name: "host", show: where, value: (row) => row.host },
   { name: "event", show: (row) => spaced(row.kind), value: (row) => row.kind },
-  { name: "what", isText: true, show: (row) => html`<${Detail} of=${row.detail} />` },
+  { name: "what", isText: true, show: (row) => html`<${Detail} of=${row.detail} />${row.why ? `; why: ${row.why}` : ""}` },
 ];
 
 const NAMED_LINK = /([^\s,;]*[.:/][^\s,;]*) [>-] ([^\s,;]*[.:/][^\s,;]*?)(?=[:,;]?(?:\s|$))/;
@@ -112,8 +112,10 @@ const MOVE = [
   { name: "time", show: (row) => wholeStamp(row.time_s), value: (row) => row.time_s },
   { name: "queue pair", show: (row) => html`<a href=${href("qp", { host: row.host, nic: row.nic, dst_addr: row.dst_addr, qpn: row.qpn })}>${row.host}/${row.nic} > ${row.dst_addr}</a> <span class="dim">${row.qpn}</span>` },
   { name: "what", show: (row) => spaced(row.what), value: (row) => row.what },
+  { name: "port before", isNumber: true, show: (row) => row.before_sport ?? "–" },
   { name: "port", isNumber: true, show: (row) => row.sport ?? "–" },
   { name: "backup port", isNumber: true, show: (row) => row.backup_sport ?? "–" },
+  { name: "why", isText: true, show: (row) => row.why ?? "–" },
 ];
 
 /** What the planner did to queue pairs, the newest first. */

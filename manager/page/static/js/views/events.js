@@ -35,7 +35,7 @@ export function Events({ params }) {
 
 function Found({ of, text, sinceS, untilS }) {
   const wanted = text?.toLowerCase();
-  const events = wanted ? of.events.filter((event) => `${event.kind} ${event.host} ${event.detail}`.toLowerCase().includes(wanted)) : of.events;
+  const events = wanted ? of.events.filter((event) => `${event.kind} ${event.host} ${event.detail} ${event.why ?? ""}`.toLowerCase().includes(wanted)) : of.events;
   const firstS = of.more && of.events.length ? of.events[0].time_s : sinceS;
   return html`
     ${of.incomplete && html`<p class="note">History cannot be read (${of.incomplete}); these are the last in memory.</p>`}

@@ -17,6 +17,7 @@ from manager.clock.timeline import Identity
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Kind, Subject, cable
 from manager.history.queries import CHANGES
+from manager.hosts.happening import MOST_LISTED
 from manager.ib.migration.migrations import LOADS_PER_HOST_S, RESTS_MOST_S
 from manager.overrides.steering import SteerOverride
 from tests.unit.manager.ib.ib_worlds import port
@@ -82,6 +83,11 @@ def test_a_link_that_dies_has_both_ends_take_the_alternate_path() -> None:
     (told,) = fleet.events("qp_migrated")
     assert told == "20 connections of h0, h5: as a link or a switch of their path is faulty"
     assert "qp_migrated" in CHANGES
+    (moves,) = [one.moves for one in fleet.state.events if one.kind == "qp_migrated"]
+    assert moves is not None
+    assert (moves.count, len(moves.listed)) == (20, MOST_LISTED)
+    assert {move.why for move in moves.listed} == {"as a link or a switch of their path is faulty"}
+    assert all(move.sport != move.before_sport for move in moves.listed)
     fleet.live(10.0)
     assert all(one.loaded == other.loaded not in (None, 0) for one, other in fleet.ends)
     assert set(numbers(fleet)) == {(to, to) for to in before}

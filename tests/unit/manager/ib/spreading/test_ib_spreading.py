@@ -11,6 +11,7 @@ from ib_fleets import LINK_BPS, NIC, Fleet
 
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
+from manager.history.queries import CHANGES
 from manager.ib.spreading import CALM_S, MISSING_S, QUIET_S, SETTLED_S
 from manager.view import ib_views, qp_views
 from tests.unit.manager.ib.ib_worlds import clos, cut, port
@@ -287,6 +288,7 @@ def test_queue_pairs_are_shown_with_their_lids_and_moved_by_nothing(fleet: Fleet
 def test_changes_are_told_as_events(fleet: Fleet) -> None:
     (event,) = [one for one in fleet.state.events if one.kind == "ib_spread"]
     assert event.detail == "pairs of ports whose new connections are spread anew: 96 for the first time"
+    assert event.kind in CHANGES
 
 
 def test_a_manager_that_takes_over_goes_on_with_what_hosts_were_told(fleet: Fleet) -> None:
