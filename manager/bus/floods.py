@@ -1,7 +1,8 @@
 """How much is taken in from each host: a stolen credential, or an agent gone wrong, must not keep others from being heard. No I/O.
 
-Each host has three token buckets: of messages, of bytes as they come, and of bytes once they are unpacked. What is over is
-dropped before it is unpacked, so that dropping is cheap, and the host is named: once when it begins, and once when it is over.
+Each host has four token buckets: of messages, of questions among them, of bytes as they come, and of bytes once they are
+unpacked. What is over is dropped before it is unpacked, so that dropping is cheap, and the host is named: once when it begins,
+and once when it is over.
 Hosts are told apart by the subjects that the bus lets them publish on, so nobody can use up what another host may send.
 Times are seconds of the manager's monotonic clock.
 """
@@ -9,13 +10,21 @@ Times are seconds of the manager's monotonic clock.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cwdp.shared.bus.subjects import host_token_of, is_of_pod
+from cwdp.shared.bus.subjects import host_token_of, is_of_pod, kind_of
+from cwdp.shared.identity.joining import RENEW
+from cwdp.shared.identity.probe_keys import KEYS
 
 MESSAGES_PER_S = 1_000.0
 """Agents look at most 8 times a second; what 16 NICs with 4,096 busy queue pairs each and all their samples tell then are 90 messages."""
 
 BURST_MESSAGES = 131_072.0
 """One event for each of the 4,096 paths of 16 NICs that are given up at once, and one for each that is used again."""
+
+QUESTIONS_PER_S = 4.0
+"""An agent asks for keys once a second at most, and to join or for a new credential every 5 s; one that begins anew over and over, no more."""
+
+BURST_QUESTIONS = 64.0
+"""What has waited for 16 s. Hosts' questions are answered in turn, and a new credential takes some ms."""
 
 BYTES_PER_S = float(1 << 25)
 """16 NICs with 4,096 busy queue pairs each, and one in 256 packets of 100 Gbit/s stamped, are some 16 MB/s; usual are 8 kB/s a NIC."""
@@ -47,7 +56,7 @@ class _Host:
 
     Attributes:
         at_s: when its buckets were filled last.
-        messages, size_bytes, unpacked_bytes: left in them; the last may be less than none, as only what was unpacked tells its size.
+        messages, questions, size_bytes, unpacked_bytes: left in them; the last may be less than none, as only what was unpacked tells its size.
         came, came_bytes: since the last step, with what was dropped.
         dropped: since it began to flood.
         dropped_s: when something was dropped last; None for never.
@@ -56,6 +65,7 @@ class _Host:
 
     at_s: float
     messages: float = BURST_MESSAGES
+    questions: float = BURST_QUESTIONS
     size_bytes: float = BURST_BYTES
     unpacked_bytes: float = BURST_UNPACKED
     came: int = 0
@@ -68,22 +78,27 @@ class _Host:
         """Add to the buckets what has come to them since."""
         passed_s, self.at_s = max(0.0, now_s - self.at_s), max(now_s, self.at_s)
         self.messages = min(BURST_MESSAGES, self.messages + passed_s * MESSAGES_PER_S)
+        self.questions = min(BURST_QUESTIONS, self.questions + passed_s * QUESTIONS_PER_S)
         self.size_bytes = min(BURST_BYTES, self.size_bytes + passed_s * BYTES_PER_S)
         self.unpacked_bytes = min(BURST_UNPACKED, self.unpacked_bytes + passed_s * UNPACKED_PER_S)
 
-    def take(self, size_bytes: int) -> bool:
+    def take(self, size_bytes: int, questions: int) -> bool:
         """Take a message out of the buckets, if there is room for it."""
         if self.messages < 1 or self.size_bytes < size_bytes or self.unpacked_bytes <= 0:
             return False
+        if self.questions < questions:
+            return False
         self.messages -= 1
+        self.questions -= questions
         self.size_bytes -= size_bytes
         return True
 
     @property
     def is_idle(self) -> bool:
         """Whether it is as good as unknown."""
-        left = self.messages, self.size_bytes, self.unpacked_bytes
-        return left == (BURST_MESSAGES, BURST_BYTES, BURST_UNPACKED) and self.dropped_s is None
+        left = self.messages, self.questions, self.size_bytes, self.unpacked_bytes
+        full = BURST_MESSAGES, BURST_QUESTIONS, BURST_BYTES, BURST_UNPACKED
+        return left == full and self.dropped_s is None
 
 
 class Floods:
@@ -109,7 +124,7 @@ class Floods:
         host.fill(now_s)
         host.came += 1
         host.came_bytes += size_bytes
-        if host.take(size_bytes):
+        if host.take(size_bytes, _asks(subject)):
             return True
         host.dropped += 1
         host.dropped_s = now_s
@@ -144,6 +159,11 @@ def _news(name: str, host: _Host, passed_s: float, now_s: float) -> News | None:
     lasted_s, dropped = host.dropped_s - host.floods_s, host.dropped
     host.floods_s, host.dropped_s, host.dropped = None, None, 0
     return News(name, "host_floods_over", f"after {lasted_s:.0f} s; {dropped} messages were dropped")
+
+
+def _asks(subject: str) -> bool:
+    """Whether a host awaits an answer: keys, another credential, or to be taken in."""
+    return kind_of(subject) in (KEYS, RENEW) or subject.split(".")[3:4] == ["join"]
 
 
 def _rate(host: _Host, passed_s: float) -> str:

@@ -11,10 +11,14 @@ from asynchronous import asynchronous
 from bus_fakes import POD, authority
 from fakes import until
 
+from cwdp.agent.clusterkeys import FIRST_INTERVAL_S
+from cwdp.agent.joining import ANSWER_S
 from cwdp.shared.bus.messages import Event, encode
 from cwdp.shared.bus.packing import MOST_BYTES, packed
 from cwdp.shared.bus.sealing import OverLimitError
 from cwdp.shared.bus.subjects import joining, pod_hosts, up
+from cwdp.shared.identity.joining import RENEW
+from cwdp.shared.identity.probe_keys import KEYS
 from cwdp.shared.tasks import end
 from manager.bus import floods
 from manager.bus.flood_watch import LimitedSeal, name_floods
@@ -71,6 +75,22 @@ def test_all_that_a_host_says_counts_together() -> None:
     watch = flooded()
     for subject in (up(POD, "h1", "event"), up(POD, "h1", "renew"), joining(POD, "h1")):
         assert admitted(watch, 1, now_s=0.0, subject=subject) == 0
+
+
+def test_so_many_questions_are_answered_and_all_else_is_heard_besides() -> None:
+    watch = Floods()
+    asked = [joining(POD, "h1"), up(POD, "h1", RENEW), up(POD, "h1", KEYS)]
+    taken = [admitted(watch, 50, now_s=0.0, subject=subject) for subject in asked]
+    assert sum(taken) == floods.BURST_QUESTIONS
+    assert admitted(watch, 10, now_s=0.0) == 10
+    assert admitted(watch, 10, now_s=0.0, subject=up(POD, "h2", KEYS)) == 10
+    assert admitted(watch, 10, now_s=1.0, subject=asked[0]) == floods.QUESTIONS_PER_S
+    assert kinds(watch, 1.0) == [("h1", "host_floods")]
+
+
+def test_an_agent_asks_less_than_is_answered() -> None:
+    each_s = FIRST_INTERVAL_S, ANSWER_S
+    assert sum(1 / interval_s for interval_s in each_s) < floods.QUESTIONS_PER_S
 
 
 def test_what_leaders_tell_each_other_is_not_limited() -> None:
