@@ -153,7 +153,11 @@ def _news(name: str, host: _Host, passed_s: float, now_s: float) -> News | None:
         return None
     if host.floods_s is None:
         host.floods_s = host.dropped_s
-        return News(name, "host_floods", f"sends {_rate(host, passed_s)}; what is too much is dropped")
+        return News(
+            name,
+            "host_floods",
+            f"sends {_rate(host, passed_s)}; too much is dropped: cwdp fleet revoke, unless it is its agent",
+        )
     if now_s - host.dropped_s < OVER_S:
         return None
     lasted_s, dropped = host.dropped_s - host.floods_s, host.dropped

@@ -128,7 +128,11 @@ def test_the_busiest_hosts_are_never_limited(
 def test_a_host_is_named_once_when_it_begins_and_once_when_it_is_over() -> None:
     watch = flooded(now_s=0.5)
     (began,) = watch.step(1.0)
-    assert began == ("h1", "host_floods", "sends 131,572 messages/s, 0.1 MB/s; what is too much is dropped")
+    assert began == (
+        "h1",
+        "host_floods",
+        "sends 131,572 messages/s, 0.1 MB/s; too much is dropped: cwdp fleet revoke, unless it is its agent",
+    )
     for second in range(1, 11):
         admitted(watch, 2_000, now_s=float(second))
         assert kinds(watch, second + 0.5) == []
