@@ -15,7 +15,7 @@ from cwdp.shared.identity.joining import RENEW
 from cwdp.shared.identity.probe_keys import KEYS
 
 MESSAGES_PER_S = 1_000.0
-"""Agents look at most 8 times a second; what 16 NICs with 4,096 busy queue pairs each and all their samples tell then are 90 messages."""
+"""Agents report at most 8 times a second; of 16 NICs with 4,096 busy queue pairs each, and full rings of samples, that is 90 messages each time."""
 
 BURST_MESSAGES = 131_072.0
 """One event for each of the 4,096 paths of 16 NICs that are given up at once, and one for each that is used again."""
@@ -153,11 +153,10 @@ def _news(name: str, host: _Host, passed_s: float, now_s: float) -> News | None:
         return None
     if host.floods_s is None:
         host.floods_s = host.dropped_s
-        return News(
-            name,
-            "host_floods",
-            f"sends {_rate(host, passed_s)}; too much is dropped: cwdp fleet revoke, unless it is its agent",
+        told = (
+            f"{_rate(host, passed_s)}, more than is taken in; unless its agent does that: cwdp fleet revoke"
         )
+        return News(name, "host_floods", told)
     if now_s - host.dropped_s < OVER_S:
         return None
     lasted_s, dropped = host.dropped_s - host.floods_s, host.dropped

@@ -131,7 +131,7 @@ def test_a_host_is_named_once_when_it_begins_and_once_when_it_is_over() -> None:
     assert began == (
         "h1",
         "host_floods",
-        "sends 131,572 messages/s, 0.1 MB/s; too much is dropped: cwdp fleet revoke, unless it is its agent",
+        "131,572 messages/s, 0.1 MB/s, more than is taken in; unless its agent does that: cwdp fleet revoke",
     )
     for second in range(1, 11):
         admitted(watch, 2_000, now_s=float(second))
