@@ -27,6 +27,7 @@ def message(host: str, size: int) -> bytes:
 async def flood(url: str, credential: Path, subject: str, size: int, count: int) -> None:
     """Send so many; by the connection itself, as its client would take much longer to write them."""
     client = await dial(url, load(credential), name="flooder")
+    client.options["max_outstanding_pings"] = 1_000  # answers come behind what the server makes it wait for
     data = message(host_token_of(subject), size)
     one = f"PUB {subject} {len(data)}\r\n".encode() + data + b"\r\n"
     at_once = max(1, AT_ONCE_BYTES // len(one))
