@@ -54,6 +54,8 @@ from manager.audit.sharing.store import BUCKET as AUDITS
 from manager.bus.backlog import Backlog
 from manager.bus.connection import manager_bus, manager_buses
 from manager.bus.copies import Copies
+from manager.bus.flood_watch import name_floods
+from manager.bus.floods import Floods
 from manager.bus.lease import Claim
 from manager.bus.lease_thread import LeaseThread
 from manager.bus.nats_server import NatsServer
@@ -94,8 +96,7 @@ STANDS_S = 10.0
 """A manager whose loop stands still for so long leads no more."""
 
 PLAN_GLANCE_S, PLAN_SHARE = 0.05, 0.25
-THREAD_ABOVE_EDGES = 10_000
-THREAD_ABOVE_NICS = 1_000
+THREAD_ABOVE_EDGES, THREAD_ABOVE_NICS = 10_000, 1_000
 
 PLAN, GRAPH = "plan", "probe graph"
 
@@ -112,8 +113,7 @@ class Manager:
     def __init__(self, config: ManagerConfig) -> None:
         if config.nats is not None:
             server_urls(config.nats)
-        self.config = config
-        self.solves = SolveTimes()
+        self.config, self.solves = config, SolveTimes()
         self.server: NatsServer | None = None
         self._state_dir = Path(config.state_dir)
         self._identity = self._state_dir / "timeline.json"
@@ -134,13 +134,14 @@ class Manager:
             authority = Authority.load(config.authority_dir)
         url = config.nats if self.server is None else self.server.url
         assert url is not None
-        self.loop_watch, self.duties = LoopWatch(), Duties()
+        self.loop_watch, self.duties, self._floods = LoopWatch(), Duties(), Floods()
         self.bus = manager_bus(
             url,
             authority,
             pod=config.pod,
             name="cwdp-manager",
             duties=self.duties,
+            floods=self._floods,
             on_change=self._on_bus_change,
             confirm=self._confirm,
             on_trouble=self._note_unwritten,
@@ -208,9 +209,7 @@ class Manager:
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
         self.audits = Audits(self.bus, self.state, config, self.lease.confirm)
         self.analysis = Analysis(self.bus, self.state, self.duties, direct=self._direct)
-        self._graph = GraphTimer()
-        self._busy = asyncio.Lock()
-        self._stopping = asyncio.Event()
+        self._graph, self._busy, self._stopping = GraphTimer(), asyncio.Lock(), asyncio.Event()
 
     async def run(self) -> None:
         """Serve until stopped; a loop that fails ends the service."""
@@ -230,6 +229,7 @@ class Manager:
             collect_little,
             self.bus.ended,
             self.backlog.run,
+            partial(name_floods, self._floods, self.state.members.hosts, self.state.note),
             *([self.server.ended] if self.server is not None else []),
             self.lease.ended,
             self._take_over.run,

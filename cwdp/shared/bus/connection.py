@@ -54,6 +54,7 @@ COUNTERS = (
     "dropped_slow",
     "received_bad",
     "received_not_theirs",
+    "received_rate_limited",
     "received_slow",
     "handler_failed",
     "server_error",

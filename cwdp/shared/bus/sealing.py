@@ -27,6 +27,10 @@ class NotTheirsError(msgspec.DecodeError):
     """A message is not from whom it claims to be, or not for who got it."""
 
 
+class OverLimitError(msgspec.DecodeError):
+    """A host sends more than is taken in from one."""
+
+
 class Seal(Protocol):
     """How a side of the bus vouches for what it sends, and makes sure of what it hears."""
 
@@ -44,6 +48,7 @@ class Seal(Protocol):
         Raises:
             msgspec.DecodeError: the bytes are no such message.
             NotTheirsError: they are, of somebody else.
+            OverLimitError: they were not looked at.
         """
         ...
 
@@ -76,10 +81,13 @@ class LeaderSeal:
         """A host's message, which says that it is from the host whose subject it came on; or another leader's."""
         if is_of_pod(subject):
             return self.opened(kind_of(subject), of, data)
-        message = decode(of, unpacked(data))
+        message = decode(of, self._unpacked(subject, data))
         if token(str(getattr(message, "host", ""))) != host_token_of(subject):
             raise NotTheirsError(f"it came on {subject} and says that it is another host's")
         return message
+
+    def _unpacked(self, _subject: str, data: bytes) -> bytes:
+        return unpacked(data)
 
     def opened(self, kind: str, of: type[_T], data: bytes) -> _T:
         """What a leader has signed.

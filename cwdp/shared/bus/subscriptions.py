@@ -17,7 +17,7 @@ from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.desired import changes, stored
 from cwdp.shared.bus.desired.changes import Change
 from cwdp.shared.bus.messages import Desired
-from cwdp.shared.bus.sealing import NotTheirsError, Seal
+from cwdp.shared.bus.sealing import NotTheirsError, OverLimitError, Seal
 from cwdp.shared.bus.subjects import document_key, down
 from cwdp.shared.tasks import set_within
 
@@ -54,6 +54,9 @@ class Subscription(Generic[_T]):
         """Hand one message to the handler, or count why not."""
         try:
             value = self._seal.decode(subject, self._kind, data)
+        except OverLimitError:
+            self._counters["received_rate_limited"] += 1
+            return
         except NotTheirsError as error:
             self._counters["received_not_theirs"] += 1
             self._warn(subject, error)
