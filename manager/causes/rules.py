@@ -248,10 +248,14 @@ def _not_ready(case: Case) -> Cause | None:
 
 
 def _queue(case: Case) -> Cause | None:
-    """Packets wait at a link for longer than at others like it, and than at any that other jobs use as well."""
+    """Packets wait at a link for longer than at others like it, and than at any that other jobs use as well.
+
+    Where they wait much longer elsewhere, that is not what the job waits for.
+    """
     waits = _waits(case)
     shared_ns = max((wait for i, wait in waits.items() if _is_shared(case, i)), default=0.0)
-    for i in sorted((i for i in waits if waits[i] >= shared_ns), key=lambda i: -waits[i]):
+    least_ns = max(shared_ns, max(waits.values(), default=0.0) / 2)
+    for i in sorted((i for i in waits if waits[i] >= least_ns), key=lambda i: -waits[i]):
         ratio = waits[i] / max(_like(case, waits, i), LEAST_QUEUE_NS / UNLIKE)
         if ratio > UNLIKE:
             said = (

@@ -15,6 +15,9 @@ REMEMBERED_S = 600.0
 ALIKE = 0.5
 """Of its queue pairs: so many were in another one before, if it is the same job or a part of it."""
 
+AS_MUCH = 0.7
+"""Of the packets of the other: iterations that send so much at least are iterations of one kind. As several may be looked at as one."""
+
 LASTS_S = 5.0
 """For so long looks in a row have to say so: where a job begins or is upset its iterations may be told wrongly for a moment."""
 
@@ -24,11 +27,11 @@ class _Known:
     """What one job took.
 
     Attributes:
-        took: when, and the median iteration in ns then; the oldest first.
+        took: when, the median iteration in ns then, and the packets of one, if that is known; the oldest first.
     """
 
     flows: frozenset[Flow]
-    took: deque[tuple[float, float]] = field(default_factory=deque)
+    took: deque[tuple[float, float, float | None]] = field(default_factory=deque)
 
 
 class Usual:
@@ -41,11 +44,14 @@ class Usual:
         self._known: list[_Known] = []
 
     def of(self, job: Job) -> float | None:
-        """The least that the medians of late did not exceed for a while, in ns; None where there are too few."""
+        """The least that the medians of late did not exceed for a while, in ns, of iterations that send as much; None where there are too few."""
         known = self._find(job)
-        if known is None:
+        alike = (
+            () if known is None else [each for each in known.took if _as_much(each[2], job.lately.packets)]
+        )
+        if not alike:
             return None
-        at_s, took_ns = zip(*known.took, strict=True)
+        at_s, took_ns, _ = zip(*alike, strict=True)
         ends = (bisect_left(at_s, since_s + LASTS_S) for since_s in at_s)
         spans = (took_ns[first : end + 1] for first, end in enumerate(ends) if end < len(at_s))
         return min(map(max, spans), default=None)
@@ -61,7 +67,7 @@ class Usual:
                     before = self._find(job)
                     known = _Known(flows, deque() if before is None else deque(before.took))
                     self._known.append(known)
-                known.took.append((now_s, median_ns))
+                known.took.append((now_s, median_ns, job.lately.packets))
         for known in self._known:
             while known.took and known.took[0][0] < now_s - REMEMBERED_S:
                 known.took.popleft()
@@ -74,3 +80,8 @@ class Usual:
         ]
         share, i = max(shares, default=(0.0, 0))
         return self._known[i] if share >= ALIKE else None
+
+
+def _as_much(one: float | None, other: float | None) -> bool:
+    """Whether iterations send about as many packets, as far as that is known."""
+    return one is None or other is None or min(one, other) >= AS_MUCH * max(one, other)

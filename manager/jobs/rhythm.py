@@ -163,7 +163,7 @@ def _rhythm(sent: Floats, shortest: int) -> Rhythm | None:
         return None
     first = int(peaks[sure][np.flatnonzero(scores[sure] >= NEARLY * scores[sure].max())[0]])
     starts = _ends_of_pauses(sent, [first])
-    if starts is None:
+    if starts is None and like[first] < CLEAR:
         starts = _of_parts(sent, first)
     if starts is None:
         starts = _starts(sent, first)

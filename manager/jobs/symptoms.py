@@ -36,6 +36,7 @@ class Symptoms:
 
     Attributes:
         lasted_ns: how long they took, shape (iterations,).
+        packets: that were sent in one of them, the mean, but those that were sent again; None where there are no iterations.
         late: how late each NIC was; the latest first.
         pauses: who stood still now and then; None where nobody did.
         sent, resent: packets of each flow in that time, and those sent again.
@@ -44,6 +45,7 @@ class Symptoms:
     """
 
     lasted_ns: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    packets: float | None = None
     late: tuple[Lateness, ...] = ()
     pauses: Pauses | None = None
     sent: Mapping[Flow, int] = field(default_factory=dict)
@@ -91,9 +93,10 @@ def symptoms(
     flows, starts_ns = iterations.flows, iterations.starts_ns
     since_ns = min([latest_ns - LATELY_NS, *starts_ns[-2:-1].tolist()])
     sent, resent = _packets(flows, since_ns)
-    resending_ns = resending(flows)
+    resending_ns, last_ns = resending(flows), _since(starts_ns, since_ns)
     return Symptoms(
-        lasted_ns=np.diff(_since(starts_ns, since_ns)),
+        lasted_ns=np.diff(last_ns),
+        packets=_packets_of_each(flows, last_ns),
         late=tuple(lateness(Iterations(flows, _since(starts_ns, latest_ns - LATE_NS)), members)),
         pauses=pauses(iterations, members, resending_ns),
         sent=sent,
@@ -118,6 +121,16 @@ def _packets(flows: FlowBursts, since_ns: int) -> tuple[dict[Flow, int], dict[Fl
     return dict(zip(flows.flows, sent.tolist(), strict=True)), dict(
         zip(flows.flows, again.tolist(), strict=True)
     )
+
+
+def _packets_of_each(flows: FlowBursts, starts_ns: Ints) -> float | None:
+    """Those sent in an iteration, the mean, each once."""
+    if len(starts_ns) < 2:
+        return None
+    bursts = flows.left.bursts
+    within = (bursts.start_ns >= starts_ns[0]) & (bursts.start_ns < starts_ns[-1])
+    sent, again = (int(values[within].sum()) for values in (bursts.packets, bursts.resent))
+    return (sent - again) / (len(starts_ns) - 1)
 
 
 def _since(starts_ns: Ints, since_ns: int) -> Ints:

@@ -156,7 +156,7 @@ class Verdict:
             right one before), `spared` (nothing was told of a rival that cost the job nothing).
         after_s: from where it could be seen to where it was told; None where it was not.
         said: the causes that were told, in order.
-        others: how many of these were not right, `unknown` not among them.
+        others: how many of these were not right; `unknown` is among them of a job that is well.
         meanwhile: how long iterations took, as the ranks say.
     """
 
@@ -189,9 +189,10 @@ def judge(
     """
     told = sorted((row for row in causes if row["told_s"] >= since_s), key=lambda row: row["number"])
     right = [row for row in told if _is_right(trouble, topology, row)]
-    others = [row for row in told if row not in right and row["kind"] != "unknown"]
+    is_well = trouble.kind == "healthy"
+    others = [row for row in told if row not in right and (row["kind"] != "unknown" or is_well)]
     after_s = right[0]["told_s"] - since_s if right else None
-    outcome = "right" if trouble.kind == "healthy" else "missed"
+    outcome = "right" if is_well else "missed"
     if after_s is not None:
         begun_s = (meanwhile.slow_after_s or 0.0) if trouble.kind == "rival" else 0.0
         outcome = "right" if after_s - begun_s <= within_s else "late"

@@ -31,9 +31,9 @@ from tools.sim.causes.drawn import MINE, Drawn
 from tools.sim.jobs.running import Call
 from tools.sim.jobs.world import EPOCH_NS
 
-LOOK_S = 1.5
-TOLD_S = 0.3
-"""So long after a burst or a call is over the manager knows of it."""
+LOOK_S = 1.0
+TOLD_S = 1.0
+"""So long after a burst or a call is over the manager knows of it. In a lab it looks every 0.6 to 1 s, and knows as late."""
 
 
 @dataclass(frozen=True)

@@ -36,5 +36,5 @@ def test_who_stands_still_is_told_once_iterations_have_shown_it_twice(*, plugged
 @pytest.mark.parametrize("plugged", [False, True])
 @pytest.mark.parametrize("name", [name for name in WELL if "slow" not in name])
 def test_no_cause_is_told_of_jobs_that_are_well(name: str, *, plugged: bool) -> None:
-    """Where every few iterations another one is longer, several may be taken for one for a while: what is then told is unknown."""
-    assert {each.cause.kind for each in told(replace(WELL[name], seed=1), plugged=plugged)} <= {"unknown"}
+    """Also where several iterations may be taken for one for a while, as every few another one is longer."""
+    assert told(replace(WELL[name], seed=1), plugged=plugged) == []

@@ -153,6 +153,14 @@ def test_a_nic_whose_queue_is_not_like_the_others() -> None:
     assert explain(case(job(), known)) is None
 
 
+def test_a_queue_is_not_why_where_packets_wait_much_longer_elsewhere() -> None:
+    """As where a job that begins gets in the way, and is not known yet."""
+    between = {("l1", "s1"): 17_000.0, ("s1", "l1"): 13_000.0, ("s1", "l2"): 12_000.0, ("l2", "s1"): 9_000.0}
+    found = explain(case(job(took_ms=700), links(queue_us=between | {("l2", "h3/nic0"): 2_900.0})))
+    assert found is not None
+    assert found.kind == "unknown"
+
+
 def test_packets_that_a_full_queue_drops_do_not_make_another_link_lossy() -> None:
     known = links(queue_us={("l2", "h3/nic0"): 20_000.0})
     resent = {flow: 100 for flow in RING if flow.dst == "h3/nic0"}

@@ -154,3 +154,13 @@ def test_who_gets_in_the_way_is_one_cause_before_its_job_is_known_and_after() ->
     (one,) = fleet.watch.current
     assert (one.cause.kind, one.jobs) == ("contention", {"a"})
     assert [kind for kind, _ in fleet.events] == ["job_slow"]
+
+
+def test_several_iterations_that_are_taken_for_one_are_not_slower_ones() -> None:
+    """They send as many times as much. One that sends as much and takes longer is slower, whatever it sends again."""
+    fleet = Fleet()
+    fleet.look(10, a=job(took_ms=500, packets=1_000.0))
+    fleet.look(20, a=job(took_ms=2_600, packets=5_000.0))
+    assert fleet.events == []
+    fleet.look(10, a=job(took_ms=560, packets=1_010.0))
+    assert [kind for kind, _ in fleet.events] == ["job_slow"]
