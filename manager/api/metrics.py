@@ -22,7 +22,7 @@ from manager.access.refusals import Refusals
 from manager.api.audit.audit_metrics import audit_metrics
 from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
 from manager.api.jobs.collective_metrics import LATEST, MOST_JOBS, collective_metrics
-from manager.api.jobs.iteration_metrics import cause_metric, iteration_metrics
+from manager.api.jobs.iteration_metrics import JobCause, cause_metrics, iteration_metrics
 from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
 from manager.api.tables import Tables, copied
@@ -32,7 +32,6 @@ from manager.bus.backlog import Backlog
 from manager.bus.lease import Leadership
 from manager.bus.nats_server import NatsServer
 from manager.bus.state import BusState
-from manager.causes.cause import Kind
 from manager.clock.fits import REFUSALS
 from manager.collectives.store import Collective
 from manager.duties import Duties
@@ -173,7 +172,7 @@ class _Moment:
     jobs: Sequence[Job]
     collective_jobs: int
     collectives: Sequence[tuple[str, Sequence[Collective]]]
-    causes: Sequence[Kind]
+    causes: Sequence[JobCause]
 
 
 class FleetCollector:
@@ -211,7 +210,10 @@ class FleetCollector:
             jobs=state.jobs.jobs,
             collective_jobs=len(state.collectives.jobs),
             collectives=state.collectives.latest(MOST_JOBS, LATEST),
-            causes=[each.cause.kind for each in state.causes.current],
+            causes=[
+                JobCause(each.cause.kind, tuple(sorted(each.jobs)), each.cause.costs_ns)
+                for each in state.causes.current
+            ],
         )
         scrape = Scrape(later=partial(self._large, moment))
         scrape.add(self._small)
@@ -242,7 +244,7 @@ class FleetCollector:
             self._find_jobs(moment, moment.tables)
         yield from self._jobs
         yield from iteration_metrics(moment.jobs)
-        yield cause_metric(moment.causes)
+        yield from cause_metrics(moment.causes)
         yield from collective_metrics(moment.collective_jobs, moment.collectives)
         yield from self._links(moment)
 

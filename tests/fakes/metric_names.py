@@ -2,10 +2,12 @@
 
 import re
 from functools import cache
+from typing import get_args
 
 import numpy as np
 from large_fleet import LargeFleet, add_finding, collector_of
 
+from manager.causes.cause import Kind
 from manager.faults.finding import Subject
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Inferred, Job
@@ -43,6 +45,7 @@ def known_metrics() -> dict[str, dict[str, set[str]]]:
         found.setdefault(name, {}).setdefault("reason", set())
     for name in ("min", "p50", "p99"):
         found.setdefault(f"cwdp_owd_{name}_seconds", {"quantile": {"0.5", "0.99", "1.0"}})
+    found.setdefault("cwdp_job_cause_costs_seconds", {"job_name": {"h1"}, "kind": set(get_args(Kind))})
     found.setdefault("cwdp_clock_bound_seconds", {"quantile": {"0.5", "0.99", "1.0"}})
     assert severity("dead") in found["cwdp_findings"]["severity"]
     return found

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from prometheus_client.core import Metric
@@ -17,6 +17,9 @@ MOST_JOBS = 100
 
 MOST_STRAGGLERS = 4
 """Of a job, the latest."""
+
+MOST_CAUSES = 200
+"""Of all jobs, the oldest."""
 
 JOB = ("job_name",)
 """Not `job`: Prometheus calls its targets so."""
@@ -58,15 +61,30 @@ def iteration_metrics(jobs: Sequence[Job]) -> Iterator[Metric]:
     yield gauges("cwdp_job_series_left_out", "Jobs and stragglers without series.", "what", left_out)
 
 
-def cause_metric(kinds: Sequence[Kind]) -> Metric:
-    """How many causes of slow jobs hold, by kind.
+class JobCause(NamedTuple):
+    """A cause that holds: its kind, its jobs by name, and what an iteration would gain without it."""
+
+    kind: Kind
+    jobs: tuple[str, ...]
+    costs_ns: int
+
+
+def cause_metrics(causes: Sequence[JobCause]) -> Iterator[Metric]:
+    """How many causes of slow jobs hold, by kind, and what they cost each job.
 
     Args:
-        kinds: of those that do.
+        causes: those that do, the oldest first.
     """
     count = Counter(dict.fromkeys(get_args(Kind), 0))
-    count.update(kinds)
-    return gauges("cwdp_job_causes", "Causes of slow jobs that hold.", "kind", count)
+    count.update(cause.kind for cause in causes)
+    yield gauges("cwdp_job_causes", "Causes of slow jobs that hold.", "kind", count)
+    costs: dict[Labels, float] = {}
+    for cause in causes:
+        for job in cause.jobs:
+            costs[job, cause.kind] = max(costs.get((job, cause.kind), 0.0), cause.costs_ns * NS)
+    shown = dict(list(costs.items())[:MOST_CAUSES])
+    text = "By how much an iteration would be shorter without a cause that holds; 0 where that is not known."
+    yield labelled_gauges("cwdp_job_cause_costs_seconds", text, (*JOB, "kind"), shown)
 
 
 def _sent_bps(job: Job) -> float:

@@ -8,7 +8,14 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from manager.api.jobs.iteration_metrics import MOST_JOBS, MOST_STRAGGLERS, iteration_metrics
+from manager.api.jobs.iteration_metrics import (
+    MOST_CAUSES,
+    MOST_JOBS,
+    MOST_STRAGGLERS,
+    JobCause,
+    cause_metrics,
+    iteration_metrics,
+)
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
@@ -90,3 +97,28 @@ def test_names_that_processes_give_are_values_whatever_is_in_them() -> None:
     lines = generate_latest(registry).decode().splitlines()
     assert 'cwdp_job_nics{job_name="a\\"} 1\\\\n\\ncwdp_up{x=\\""} 2.0' in lines
     assert not [line for line in lines if line.startswith("cwdp_up")]
+
+
+def test_causes_are_counted_by_kind_and_cost_each_of_their_jobs() -> None:
+    causes = [
+        JobCause("contention", ("h1", "h2"), 30_000_000),
+        JobCause("nic", ("h1",), 0),
+        JobCause("contention", ("h1", "h3"), 90_000_000),
+    ]
+    counts, costs = cause_metrics(causes)
+    assert {sample.labels["kind"]: sample.value for sample in counts.samples if sample.value} == {
+        "contention": 2,
+        "nic": 1,
+    }
+    assert {tuple(sample.labels.values()): sample.value for sample in costs.samples} == {
+        ("h1", "contention"): pytest.approx(0.09),
+        ("h2", "contention"): pytest.approx(0.03),
+        ("h1", "nic"): 0,
+        ("h3", "contention"): pytest.approx(0.09),
+    }
+
+
+def test_only_so_many_causes_have_series() -> None:
+    jobs = tuple(f"h{i}" for i in range(MOST_CAUSES + 9))
+    _, costs = cause_metrics([JobCause("link", jobs, 1)])
+    assert len(costs.samples) == MOST_CAUSES
