@@ -213,7 +213,10 @@ def _compute(case: Case) -> Cause | None:
                 f"{begins} {_ms(late.late_ns)} after the others of its role",
                 "nothing that it sends or is sent is sent again",
             ]
-            return Cause("compute", late.nic, late.nic, late.late_ns, 0.9, tuple(said))
+            next_ns = max((other.late_ns for other in case.late if other.nic != late.nic), default=0)
+            if next_ns > 0:
+                said.append(f"without it the others would wait {_ms(next_ns)} for another rank")
+            return Cause("compute", late.nic, late.nic, max(late.late_ns - next_ns, 0), 0.9, tuple(said))
     return None
 
 

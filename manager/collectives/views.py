@@ -38,6 +38,7 @@ def _shown(call: Collective) -> dict[str, Any]:
         "bytes": call.bytes,
         "start_ns": call.start_ns,
         "lasted_ns": call.lasted_ns,
+        "bps": round(8e9 * call.bytes / call.lasted_ns) if call.lasted_ns and call.bytes else None,
         "ranks": call.comm.ranks,
         "ranks_told": len(ranks),
         "is_over": call.is_over,

@@ -32,6 +32,14 @@ def test_a_rank_that_computes_longer() -> None:
     assert found.costs_ns == 60_000_000
 
 
+def test_of_two_ranks_that_are_late_the_later_one_costs_what_is_not_the_others_anyway() -> None:
+    late = (*LATE[:1], Lateness("h1/nic0", 40_000_000, True))
+    found = explain(case(job(took_ms=560, late=late), links()))
+    assert found is not None
+    assert (found.kind, found.rank, found.costs_ns) == ("compute", "h3/nic0", 20_000_000)
+    assert found.evidence[-1] == "without it the others would wait 40.0 ms for another rank"
+
+
 def test_a_rank_is_not_late_by_itself_where_its_packets_are_lost() -> None:
     resent = {flow: 200 for flow in RING if flow.src == "h3/nic0"}
     found = explain(case(job(took_ms=560, late=LATE, resent=resent), links()))
