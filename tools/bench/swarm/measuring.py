@@ -34,8 +34,10 @@ WRITTEN_S = 5.0
 """After which managers have written what happened into their history."""
 
 LATEST_S = 180.0
-SLOWER_A_POD = 3
-"""Time is slowed by so much for each pod: a manager of 2,048 of 8,192 NICs takes up to three processors, and there are two."""
+TURNS, SLOWER_A_POD = 20_000_000, 3.0
+"""Time is slowed for each pod by so many times as many seconds as the machine takes for so many turns of a loop (0.5 to 1.1 s): there are
+two processors, of which the pods' managers take half to three quarters then. No slower than that, as a manager takes in together what
+comes together."""
 
 TO_CORE_EVERY = 2
 """Of several pods every second fault is between a spine and a core."""
@@ -46,7 +48,7 @@ async def measure(size: Size, seed: int = 1) -> Run:
 
     A manager that has no other pods is killed in the end, and started again.
     """
-    slowed = SLOWER_A_POD * size.pods if size.pods > 1 else 1
+    slowed = _slowed(size.pods)
     since_s = time.time()
     with tempfile.TemporaryDirectory() as directory, slow_motion(slowed, since_s):
         path, authority = Path(directory), Authority.new()
@@ -70,6 +72,16 @@ async def measure(size: Size, seed: int = 1) -> Run:
                 return run
         finally:
             await server.stop()
+
+
+def _slowed(pods: int) -> int:
+    """How many times slower than it is time is to pass on this machine."""
+    if pods == 1:
+        return 1
+    began_s, turns = time.thread_time(), 0
+    while turns < TURNS:
+        turns += 1
+    return max(pods, round(SLOWER_A_POD * pods * (time.thread_time() - began_s)))
 
 
 async def _first_plan_s(manager: PodManager, process: "subprocess.Popen[bytes]") -> float:
