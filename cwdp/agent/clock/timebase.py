@@ -256,9 +256,9 @@ class TimeBase:
 
 
 def _ahead_of_raw_ns(line: BaseLine, kept_ns: int, reading: Reading) -> int:
-    """Local time less CLOCK_MONOTONIC_RAW: what was kept, if the discipline can have led from the line to there."""
+    """Local time less CLOCK_MONOTONIC_RAW: what was kept, if the discipline can have led from the line to there, to a nanosecond."""
     by_line_ns = line.local_ns(reading.mono_ns) - reading.raw_ns
-    led_ns = MOST_DISCIPLINE * abs(reading.mono_ns - line.ref_mono_ns)
+    led_ns = math.ceil(MOST_DISCIPLINE * abs(reading.mono_ns - line.ref_mono_ns))
     is_possible = kept_ns and abs(kept_ns - by_line_ns) <= led_ns
     return kept_ns if is_possible else by_line_ns
 
