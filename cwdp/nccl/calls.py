@@ -7,7 +7,6 @@ is when as many operations have ended as began, and none came for a while.
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -319,7 +318,7 @@ class Calls:
             self._like.pop(next(iter(self._like)))
         before = self._like.setdefault(like, deque(maxlen=LIKE))
         lasted_ns = call.end_ns - call.start_ns
-        is_slow = len(before) >= FEWEST_LIKE and lasted_ns > SLOW * median(before)
+        is_slow = len(before) >= FEWEST_LIKE and lasted_ns > SLOW * sorted(before)[len(before) // 2]
         before.append(lasted_ns)
         return is_slow
 
