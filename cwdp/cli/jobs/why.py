@@ -20,7 +20,7 @@ SHOWN_PAST = 5
 def why(*, name: str | None, url: str | None, as_json: bool, watch: float | None) -> None:
     """Say why jobs are slow, or why JOB is: the cause, what it costs an iteration, and what speaks for it.
 
-    JOB is what `cwdp job` calls it. A cause is told once two looks, some seconds apart, have found it.
+    JOB is what `cwdp job` calls it. A cause is told once all looks of a second have found it.
     """
     client = ManagerClient(url)
     query = {"job": name} if name else {}

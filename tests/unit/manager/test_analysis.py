@@ -18,6 +18,8 @@ from manager.duties import Duties
 from manager.fabric.model import KnownLinks
 from manager.fabric.routes import DirectedLink, Routes
 from manager.first_plan import AWAITED_S, TAKE_OVER_S, FirstPlan
+from manager.hosts.happening import Move
+from manager.jobs.flows import Flow
 from manager.jobs.steps import Steps
 from manager.state import FleetState
 
@@ -62,6 +64,21 @@ async def test_links_are_looked_at_as_often_as_processor_time_allows(
     least = LINKS_INTERVAL_S if look is _waits else 0.39
     assert least <= min(pauses_s) + 0.01
     assert min(pauses_s) < most
+
+
+def test_moves_of_the_planner_are_told_by_flow_and_those_of_backups_are_none() -> None:
+    heard: list[Flow] = []
+    planner, members = SimpleNamespace(on_moves=[]), SimpleNamespace(nics_by_address={"10.0.0.2": "h2/eth0"})
+    _analysis(planner=planner, members=members, causes=SimpleNamespace(hear_moves=heard.extend))
+    (told,) = planner.on_moves
+    whats = ("moved", "rerouted", "backed_up", "released")
+    told(
+        [
+            Move(host="h1", nic="eth0", dst_addr="10.0.0.2", qpn=qpn, what=what, sport=1, backup_sport=2)
+            for qpn, what in enumerate(whats)
+        ]
+    )
+    assert heard == [Flow("h1/eth0", "h2/eth0", 0), Flow("h1/eth0", "h2/eth0", 1)]
 
 
 @asynchronous
