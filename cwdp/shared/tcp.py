@@ -4,6 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+TCP = "tcp:"
+"""Stands before the address where a TCP connection is meant, in the names of paths and of what goes over them."""
+
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 
 

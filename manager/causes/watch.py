@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from manager.causes.avoiding import LinksToAvoid
+from manager.causes.avoiding import links_to_avoid
 from manager.causes.cause import Cause, Links, with_strays
 from manager.causes.processors import Processors
 from manager.causes.ranks import Calls, told
@@ -17,6 +17,7 @@ from manager.causes.standing import standing_causes
 from manager.causes.usual import Usual
 from manager.collectives.store import Collective, CollectiveStore
 from manager.fabric.routes import DirectedLink
+from manager.faults.dead_links import Suspicions
 from manager.faults.watch import FABRIC, Note
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
@@ -129,7 +130,7 @@ class CauseWatch:
     _usual: Usual = field(default_factory=Usual)
     _open: dict[Key, Diagnosis] = field(default_factory=dict)
     _lately: dict[Flow, dict[DirectedLink, float]] = field(default_factory=dict)
-    _avoided: LinksToAvoid = field(default_factory=LinksToAvoid)
+    _avoided: Suspicions = field(default_factory=links_to_avoid)
     _jobs: Mapping[str, Job] = field(default_factory=dict)
     _last: int = 0
 
@@ -203,8 +204,8 @@ class CauseWatch:
                 self._last += 1
                 known.number, known.told_s = self._last, time.time()
                 self.note(FABRIC, "job_slow", described(known))
-            if known.number:
-                self._avoided.see(cause.to_avoid, now_s)
+            for link in cause.to_avoid if known.number else ():
+                self._avoided.suspect(link, now_s)
         for key in [key for key in self._open if key not in seen]:
             self._miss(key, now_s)
 

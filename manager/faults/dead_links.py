@@ -30,11 +30,40 @@ MOST_DOWN = 65_536
 
 
 @dataclass(kw_only=True)
-class _Suspicion:
+class Suspicion:
+    """That a link does not work: since when, until when, for how long at first, and whether probes have confirmed it."""
+
     since_s: float
     until_s: float
     lasts_s: float
     confirmed: bool = False
+
+
+class Suspicions:
+    """Links that are suspected for a while, twice as long with each relapse.
+
+    Args:
+        first_s, most_s: for how long at first, and at most.
+        forget_s: one that has been well for so long begins anew.
+    """
+
+    def __init__(self, first_s: float, most_s: float, forget_s: float) -> None:
+        self.known: dict[DirectedLink, Suspicion] = {}
+        self._first_s, self._most_s, self._forget_s = first_s, most_s, forget_s
+
+    def suspect(self, link: DirectedLink, now_s: float) -> None:
+        """Something speaks against a link now."""
+        before = self.known.get(link)
+        if before is not None and now_s < before.until_s:
+            return
+        lasts_s = self._first_s if before is None else min(2 * before.lasts_s, self._most_s)
+        self.known[link] = Suspicion(since_s=now_s, until_s=now_s + lasts_s, lasts_s=lasts_s)
+
+    def now(self, now_s: float) -> set[DirectedLink]:
+        """Those that are suspected; those that have been well for long are forgotten."""
+        for link in [link for link, one in self.known.items() if now_s - one.until_s >= self._forget_s]:
+            del self.known[link]
+        return {link for link, one in self.known.items() if now_s < one.until_s}
 
 
 def avoided(
@@ -66,10 +95,7 @@ def lossy(
     The worst first, those of findings before others, and so many at most that half of each switch's links upwards are left.
     """
     sure = [finding for finding in findings.of("lossy") if finding.confidence >= SURE]
-    named = [
-        {link for subject in (finding.subject, *finding.also) for link in subject.links}
-        for finding in sorted(sure, key=lambda each: -each.loss)
-    ]
+    named = [set(finding.links) for finding in sorted(sure, key=lambda each: -each.loss)]
     named += [set(cable(link).links) for link in sorted(losing)]
     if not named:
         return set()
@@ -95,8 +121,7 @@ def localised(findings: Findings) -> set[DirectedLink]:
     dead: set[DirectedLink] = set()
     for finding in findings.current.values():
         if is_dead(finding.kind, finding.loss):
-            for subject in (finding.subject, *finding.also):
-                dead.update(subject.links)
+            dead.update(finding.links)
     return dead
 
 
@@ -110,9 +135,8 @@ def kinds(findings: Findings, losing: Iterable[DirectedLink] = ()) -> dict[Direc
     found: dict[DirectedLink, str] = {}
     for finding in findings.current.values():
         if finding.kind == "lossy" or is_dead(finding.kind, finding.loss):
-            for subject in (finding.subject, *finding.also):
-                for link in subject.links:
-                    found.setdefault(link, f"is found {finding.kind.replace('_', ' ')}")
+            for link in finding.links:
+                found.setdefault(link, f"is found {finding.kind.replace('_', ' ')}")
     for link in losing:
         for way in cable(link).links:
             found.setdefault(way, "loses packets of jobs")
@@ -148,7 +172,7 @@ class DeadLinks:
 
     def __init__(self) -> None:
         self._down: dict[PathName, float] = {}
-        self._links: dict[DirectedLink, _Suspicion] = {}
+        self._links = Suspicions(SUSPECT_S, SUSPECT_MOST_S, FORGET_S)
 
     def hear_down(self, path: PathName, now_s: float) -> None:
         """A dataplane gave up a path."""
@@ -159,7 +183,7 @@ class DeadLinks:
         """A dataplane uses a path again: none of its links is dead."""
         self._down.pop(path, None)
         for number in routes.paths.get(path, ()):
-            suspicion = self._links.get(routes.links[number])
+            suspicion = self._links.known.get(routes.links[number])
             if suspicion is not None:
                 suspicion.until_s = suspicion.since_s
 
@@ -187,9 +211,9 @@ class DeadLinks:
             for path in [path for path, since_s in self._down.items() if now_s - since_s >= SETTLE_S]:
                 del self._down[path]
                 for number in set(routes.paths.get(path, ())) - alive:
-                    self._suspect(routes.links[number], now_s)
+                    self._links.suspect(routes.links[number], now_s)
         self._review(localised, now_s)
-        return {link for link, found in self._links.items() if now_s < found.until_s} | set(localised)
+        return self._links.now(now_s) | set(localised)
 
     def _alive(self, routes: Routes, watched: Iterable[PathName]) -> set[int]:
         """The links of paths that are watched and were not given up."""
@@ -199,18 +223,9 @@ class DeadLinks:
                 alive.update(routes.paths.get(path, ()))
         return alive
 
-    def _suspect(self, link: DirectedLink, now_s: float) -> None:
-        before = self._links.get(link)
-        if before is not None and now_s < before.until_s:
-            return
-        lasts_s = SUSPECT_S if before is None else min(2 * before.lasts_s, SUSPECT_MOST_S)
-        self._links[link] = _Suspicion(since_s=now_s, until_s=now_s + lasts_s, lasts_s=lasts_s)
-
     def _review(self, localised: Collection[DirectedLink], now_s: float) -> None:
-        for link, found in list(self._links.items()):
+        for link, found in self._links.known.items():
             if link in localised:
                 found.confirmed = True
             elif found.confirmed:
                 found.until_s = min(found.until_s, now_s)
-            if now_s - found.until_s > FORGET_S:
-                del self._links[link]

@@ -82,6 +82,11 @@ class Finding:
         """The name of the event at its start."""
         return self.kind if self.kind.startswith("slow_") else f"{self.subject.event_kind}_{self.kind}"
 
+    @property
+    def links(self) -> list[DirectedLink]:
+        """Those that it names, and those that cannot be told from them."""
+        return [link for subject in (self.subject, *self.also) for link in subject.links]
+
 
 @dataclass
 class Findings:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric import routes
-from manager.fabric.routes import MARK, DirectedLink
+from manager.fabric.routes import MARK
 from manager.faults.causes import Causes, Class, crossing, perhaps_crossing
 from manager.faults.finding import Finding, Kind, Subject
 from manager.faults.losses import (
@@ -135,7 +135,7 @@ class LossWatch:
         self.told.use(matrix)
         for followed in list(self._followed.values()):
             followed.rows = crossing(matrix, followed.finding.subject)
-            followed.near = perhaps_crossing(matrix, links_of(followed.finding))
+            followed.near = perhaps_crossing(matrix, followed.finding.links)
             if not followed.rows.any() and is_unnamed(followed.finding.subject):
                 self._close(followed.finding)
                 self.leave(followed.finding)
@@ -150,7 +150,7 @@ class LossWatch:
                 finding=finding,
                 recovery=Recovery(loss),
                 rows=rows,
-                near=perhaps_crossing(self._matrix, links_of(finding)),
+                near=perhaps_crossing(self._matrix, finding.links),
                 silence=Silence(loss),
             )
 
@@ -324,11 +324,6 @@ def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.uint16]) -> NDArray[
 def _everything(_: Class) -> bool:
     """Where there is no other manager."""
     return True
-
-
-def links_of(finding: Finding) -> list[DirectedLink]:
-    """Those that a finding names, and those that cannot be told from them."""
-    return [link for subject in (finding.subject, *finding.also) for link in subject.links]
 
 
 def is_unnamed(subject: Subject) -> bool:

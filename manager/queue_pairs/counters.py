@@ -313,8 +313,7 @@ class QueuePairStore:
         is_later = ((took_s > 0) & plausible)[:, None]
         np.divide(grown[:, RATES], took_s[:, None], out=rates, where=is_later)
         turned = rows["sport"] != before["sport"]
-        rnr = _grown(rows["naks"][:, RNR], before["naks"][:, RNR]) * plausible
-        has_turned, has_rnr, start = turned.any(), rnr.any(), 0
+        has_turned, has_rnr, start = turned.any(), rows["naks"][:, RNR].any(), 0
         for one, size in zip(known, sizes, strict=True):
             table, place, these = one.table, one.place, slice(start, start + size)
             as_bytes(table.rows)[place] = as_bytes(one.rows)
@@ -323,7 +322,8 @@ class QueuePairStore:
             if has_turned:
                 table.turned_s[place[turned[these]]] = now_s
             if has_rnr:
-                table.rnr_naks.take(one.rows, rnr[these], now_s)
+                rnr = _grown(rows["naks"][these, RNR], before["naks"][these, RNR]) * plausible[these]
+                table.rnr_naks.take(one.rows, rnr, now_s)
             start += size
 
     def depart(self, host: str) -> None:

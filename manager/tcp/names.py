@@ -6,10 +6,8 @@ connections are therefore of other destinations: an address behind `tcp:`. A con
 
 from typing import NamedTuple
 
-from cwdp.shared.tcp import SteerTcp
+from cwdp.shared.tcp import TCP, SteerTcp
 from manager.placement.flows import QpName
-
-TCP = "tcp:"
 
 
 class Connection(NamedTuple):

@@ -14,9 +14,7 @@ from cwdp.cli.client import ManagerClient
 from cwdp.cli.reading import reading, show
 from cwdp.cli.times import TIME
 from cwdp.shared.bus.messages import nic_id
-
-TCP = "tcp:"
-"""Before the address where a TCP connection is meant; its number is its two ports."""
+from cwdp.shared.tcp import TCP
 
 EVENT_STYLES = {
     "path_down": "red",
@@ -76,6 +74,7 @@ def _lines(row: Any, *, lists_moves: bool) -> Iterator[str]:
 
 
 def _queue_pair(move: Any) -> str:
+    """A queue pair, or a TCP connection, whose number is its two ports."""
     src, dst, number = nic_id(move["host"], move["nic"]), move["dst_addr"], move["qpn"]
     if dst.startswith(TCP):
         return f"{src}:{number >> 16} > {dst.removeprefix(TCP)}:{number & 0xFFFF}"
